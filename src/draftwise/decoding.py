@@ -1,0 +1,182 @@
+"""The loop: draft, score, verify, emit. One step on one screen; `stream` and `generate` stand on it."""
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Tokens
+from contextlib import closing
+from time import perf_counter
+
+from draftwise.control.base import Controller
+from draftwise.control.fixed import Fixed
+from draftwise.drafters.base import Drafter, DraftState
+from draftwise.drafters.none import NoDrafter
+from draftwise.errors import PromptError
+from draftwise.models.base import LanguageModel, ModelState
+from draftwise.randomness import Streams
+from draftwise.sampling import Distributions, SamplingParams
+from draftwise.sequence import Sequence, StopConditions
+from draftwise.types import Generation, Seconds, Step
+from draftwise.verification import verify
+
+Prompt = str | Tokens[int] | Tokens[Mapping[str, str]]
+
+
+def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: list[Sequence]) -> list[Step]:
+    """Advance every unfinished row by one target pass (Algorithm 1 of 2211.17192, row by row).
+
+    The cache holds all but the last token of a row. At first it holds nothing, and the pass reads the prompt.
+    The seconds of a step are those of the pass that its row shared with the others.
+    """
+    start = perf_counter()
+    active = [row for row, sequence in enumerate(rows) if sequence.finish_reason is None]
+    limits = [
+        0 if row.finish_reason else min(limit, row.budget - 1)  # the target always adds one token of its own
+        for limit, row in zip(controller.limits(rows), rows, strict=True)
+    ]
+    drafts = drafting.propose(
+        [row.token_ids for row in rows],
+        limits,
+        [row.sampling for row in rows],
+        [row.streams.drafting for row in rows],
+    )
+    drafted = perf_counter()
+
+    feeds: list[list[int]] = [[] for _ in rows]
+    for row in active:
+        feeds[row] = [*rows[row].token_ids[cache.lengths[row] :], *drafts[row].token_ids]
+    logits = cache.forward(
+        feeds, [len(draft) + 1 if feed else 0 for draft, feed in zip(drafts, feeds, strict=True)]
+    )
+    scored = perf_counter()
+
+    emissions = []
+    for row in active:
+        sequence, draft = rows[row], drafts[row]
+        target_probs = Distributions(logits[row], sequence.sampling)
+        verdict = verify(draft, target_probs, sequence.streams.acceptance, sequence.streams.recovery)
+        emitted = (*draft.token_ids[: verdict.num_accepted], verdict.token_id)
+        pieces = sequence.extend(emitted)
+        cache.keep(row, len(sequence.token_ids) - 1)
+        emissions.append((verdict.num_accepted, emitted[: len(pieces)], pieces))
+
+    seconds = Seconds(drafted - start, scored - drafted, perf_counter() - scored)
+    steps = [
+        Step(
+            row,
+            drafts[row].token_ids,
+            accepted,
+            emitted,
+            pieces,
+            len(feeds[row]),
+            seconds,
+            rows[row].finish_reason,
+        )
+        for row, (accepted, emitted, pieces) in zip(active, emissions, strict=True)
+    ]
+    for done in steps:
+        drafting.observe(done)
+        controller.observe(done)
+    return steps
+
+
+def stream(
+    target: LanguageModel,
+    prompt: Prompt,
+    *,
+    drafter: Drafter | None = None,
+    sampling: SamplingParams | None = None,
+    max_new_tokens: int = 256,
+    num_draft_tokens: int | None = None,
+    stop: Tokens[str] = (),
+    stop_token_ids: Tokens[int] = (),
+    ignore_eos: bool = False,
+    seed: int | None = None,
+) -> Iterator[Step]:
+    """Generate from the target's distribution, yielding each step as soon as its tokens are known.
+
+    `prompt`: text, token ids, or chat messages (`{"role": ..., "content": ...}`). `num_draft_tokens`: the most
+    tokens guessed for one target pass (γ); None takes the drafter's own default. `sampling`: None is greedy.
+    Options and prompt are checked here, before the first step; raises OptionError and PromptError.
+    Closing the iterator midway frees the caches and leaves target and drafter ready for use.
+    """
+    drafter = drafter or NoDrafter()
+    prompt_ids = encode_prompt(target, prompt)
+    stop_conditions = StopConditions(
+        max_new_tokens,
+        frozenset() if ignore_eos else target.eos_token_ids,
+        frozenset(stop_token_ids),
+        (stop,) if isinstance(stop, str) else tuple(stop),
+    )
+    max_length = len(prompt_ids) + max_new_tokens
+    if max_length > target.max_length:
+        raise PromptError(
+            f"the prompt has {len(prompt_ids)} tokens and max_new_tokens is {max_new_tokens}, but {target.name} "
+            f"holds at most {target.max_length} tokens; shorten the prompt or ask for fewer new tokens."
+        )
+    controller = Fixed(drafter.default_num_draft_tokens if num_draft_tokens is None else num_draft_tokens)
+    sequence = Sequence(
+        prompt_ids, stop_conditions, sampling or SamplingParams(), Streams.seeded(seed), target.tokenizer
+    )
+    return _steps(target, drafter, controller, sequence, max_length)
+
+
+def _steps(
+    target: LanguageModel, drafter: Drafter, controller: Controller, sequence: Sequence, max_length: int
+) -> Iterator[Step]:
+    with (
+        closing(drafter.open(target, 1, max_length)) as drafting,
+        closing(target.open(1, max_length)) as cache,
+    ):
+        while sequence.finish_reason is None:
+            yield from step(cache, drafting, controller, [sequence])
+
+
+def generate(
+    target: LanguageModel,
+    prompt: Prompt,
+    *,
+    drafter: Drafter | None = None,
+    sampling: SamplingParams | None = None,
+    max_new_tokens: int = 256,
+    num_draft_tokens: int | None = None,
+    stop: Tokens[str] = (),
+    stop_token_ids: Tokens[int] = (),
+    ignore_eos: bool = False,
+    seed: int | None = None,
+) -> Generation:
+    """Generate from the target's distribution; the options are those of `stream`."""
+    prompt_ids = encode_prompt(target, prompt)
+    steps = stream(
+        target,
+        prompt_ids,
+        drafter=drafter,
+        sampling=sampling,
+        max_new_tokens=max_new_tokens,
+        num_draft_tokens=num_draft_tokens,
+        stop=stop,
+        stop_token_ids=stop_token_ids,
+        ignore_eos=ignore_eos,
+        seed=seed,
+    )
+    return Generation.of(steps, len(prompt_ids))
+
+
+def encode_prompt(target: LanguageModel, prompt: Prompt) -> list[int]:
+    """The token ids of a prompt: text and chat messages go through the target's tokenizer."""
+    if not prompt:
+        raise PromptError("the prompt is empty; give at least one character or one token.")
+    if isinstance(prompt, str) or isinstance(prompt[0], Mapping):
+        if target.tokenizer is None:
+            raise PromptError(f"{target.name} has no tokenizer; give the prompt as token ids.")
+        token_ids = (
+            target.tokenizer.encode(prompt)
+            if isinstance(prompt, str)
+            else target.tokenizer.encode_chat(prompt)
+        )
+    else:
+        token_ids = [int(token_id) for token_id in prompt]
+    if not token_ids:
+        raise PromptError("the prompt has no tokens; give at least one.")
+    outside = next((token_id for token_id in token_ids if not 0 <= token_id < target.vocab_size), None)
+    if outside is not None:
+        raise PromptError(f"token id {outside} is outside {target.name}'s vocabulary of {target.vocab_size}.")
+    return token_ids

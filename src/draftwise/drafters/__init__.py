@@ -1,0 +1,1 @@
+"""Drafters: each file is one way to guess."""

@@ -1,0 +1,47 @@
+"""The protocol of everything that guesses."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from draftwise.models.base import LanguageModel
+from draftwise.randomness import Randomness
+from draftwise.sampling import SamplingParams
+from draftwise.types import Draft, Step
+
+
+class DraftState(Protocol):
+    """What a drafter remembers of several independent sequences (rows)."""
+
+    def propose(
+        self,
+        contexts: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        sampling: Sequence[SamplingParams],
+        randomness: Sequence[Randomness],
+    ) -> list[Draft]:
+        """Guess up to `limits[row]` tokens that follow `contexts[row]`; an empty draft is a guess like any other.
+
+        A context only grows between calls, and is not to be changed or kept. How many tokens are drafted may
+        depend on what was drafted before and on the distributions, never on a token just drawn: a sampled draft
+        token that is dropped because of its value biases the output.
+        """
+        ...
+
+    def observe(self, step: Step) -> None:
+        """Learn what became of a draft."""
+        ...
+
+    def close(self) -> None:
+        """Release what the state holds; idempotent."""
+        ...
+
+
+class Drafter(Protocol):
+    """A way to guess the next tokens; one object serves any number of open states."""
+
+    name: str
+    default_num_draft_tokens: int
+
+    def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> DraftState:
+        """Start drafting for a target; raises TokenizerMismatchError where the two cannot go together."""
+        ...

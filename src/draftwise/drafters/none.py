@@ -1,0 +1,33 @@
+"""No guess at all: plain decoding is the loop with empty drafts."""
+
+from collections.abc import Sequence
+
+from draftwise.models.base import LanguageModel
+from draftwise.randomness import Randomness
+from draftwise.sampling import SamplingParams
+from draftwise.types import Draft, Step
+
+
+class NoDrafter:
+    """Always proposes the empty draft; it remembers nothing, so it is its own state."""
+
+    name = "none"
+    default_num_draft_tokens = 0
+
+    def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "NoDrafter":
+        return self
+
+    def propose(
+        self,
+        contexts: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        sampling: Sequence[SamplingParams],
+        randomness: Sequence[Randomness],
+    ) -> list[Draft]:
+        return [Draft()] * len(contexts)
+
+    def observe(self, step: Step) -> None:
+        """Nothing to learn."""
+
+    def close(self) -> None:
+        """Nothing to release."""

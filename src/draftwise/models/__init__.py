@@ -1,0 +1,1 @@
+"""LanguageModel and its backends: tabular, onnx, torch."""

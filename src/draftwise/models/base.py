@@ -1,0 +1,65 @@
+"""The protocol that the target and a draft model share: score tokens, keep a cache, go back."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from draftwise.tokenizer import Tokenizer
+from draftwise.types import Logits
+
+
+class ModelState(Protocol):
+    """The caches of several independent sequences (rows), each with its own length.
+
+    `keep(row, 0)` frees a row for another sequence.
+    """
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Tokens held for each row."""
+        ...
+
+    def forward(
+        self,
+        token_ids: Sequence[Sequence[int]],
+        num_logits: Sequence[int],
+        parents: Sequence[Sequence[int] | None] | None = None,
+    ) -> list[Logits]:
+        """Append tokens to each row and return, row by row, the logits of the last `num_logits` of them.
+
+        `token_ids`: one list for each row; an empty list leaves its row alone. Returns `[num_logits[row],
+        vocabulary]` arrays that stay valid until the next call. `parents`: for a row whose new tokens form a
+        tree, the index (among the row's new tokens) of each token's parent, -1 for a child of the last token
+        held; a parent precedes its children, and a token sees the held tokens and its ancestors. None is a
+        chain. Raises UnsupportedError where the engine cannot score trees.
+        """
+        ...
+
+    def keep(self, row: int, length: int) -> None:
+        """Hold the first `length` tokens of the row and forget the rest (absolute, idempotent)."""
+        ...
+
+    def keep_path(self, row: int, length: int, path: Sequence[int]) -> None:
+        """Hold the first `length` tokens of the row and, after them, those at the cache slots `path` (increasing)."""
+        ...
+
+    def close(self) -> None:
+        """Release the buffers; idempotent."""
+        ...
+
+
+class LanguageModel(Protocol):
+    """A causal language model over token ids; one object serves any number of open states."""
+
+    name: str
+    vocab_size: int  # width of the logits; a padded vocabulary counts its padding
+    max_length: int  # the most tokens that one row can hold
+    eos_token_ids: frozenset[int]
+    tokenizer: Tokenizer | None
+
+    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> ModelState:
+        """Allocate caches of `max_length` tokens for `num_sequences` rows.
+
+        `width_invariant`: where the engine can, a position's logits have the same bits in a pass of any width,
+        which a target wants; a draft model gives that up for speed.
+        """
+        ...

@@ -1,0 +1,99 @@
+"""One sequence while it is generated: its tokens, its settings, its text, and where it must end."""
+
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass
+
+from draftwise.errors import OptionError
+from draftwise.randomness import Streams
+from draftwise.sampling import SamplingParams
+from draftwise.tokenizer import Tokenizer
+from draftwise.types import FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class StopConditions:
+    """What ends a sequence. The token that meets a condition is part of the output; its text is not,
+    and neither is a stop string.
+    """
+
+    max_new_tokens: int
+    eos_token_ids: frozenset[int] = frozenset()
+    stop_token_ids: frozenset[int] = frozenset()
+    stop_strings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise OptionError(f"max_new_tokens is {self.max_new_tokens}; give at least 1.")
+        if not all(self.stop_strings):
+            raise OptionError("a stop string is empty; leave it out or give it at least one character.")
+
+
+class Sequence:
+    """A prompt that grows token by token, in order, until a stop condition is met."""
+
+    def __init__(
+        self,
+        prompt: Tokens[int],
+        stop: StopConditions,
+        sampling: SamplingParams,
+        streams: Streams,
+        tokenizer: Tokenizer | None,
+    ) -> None:
+        if stop.stop_strings and tokenizer is None:
+            raise OptionError(
+                "stop strings need a tokenizer, and this model has none; stop on token ids instead."
+            )
+        self.token_ids = list(prompt)
+        self.num_prompt_tokens = len(prompt)
+        self.stop = stop
+        self.sampling = sampling
+        self.streams = streams
+        self.finish_reason: FinishReason | None = None
+        self._detokenizer = tokenizer.stream() if tokenizer else None
+        self._held_back = ""  # text that may yet turn out to be the beginning of a stop string
+
+    @property
+    def budget(self) -> int:
+        """How many more tokens may be emitted."""
+        return self.num_prompt_tokens + self.stop.max_new_tokens - len(self.token_ids)
+
+    def extend(self, token_ids: Tokens[int]) -> tuple[str, ...]:
+        """Append tokens up to and including the first that ends the sequence; return the text each one completed."""
+        pieces = []
+        for token_id in token_ids:
+            pieces.append(self._append(token_id))
+            if self.finish_reason:
+                break
+        return tuple(pieces)
+
+    def _append(self, token_id: int) -> str:
+        self.token_ids.append(token_id)
+        if token_id in self.stop.eos_token_ids:
+            return self._finish(FinishReason.EOS)
+        if token_id in self.stop.stop_token_ids:
+            return self._finish(FinishReason.STOP_TOKEN)
+        if self._detokenizer:
+            self._held_back += self._detokenizer.step(token_id)
+            at = min((i for s in self.stop.stop_strings if (i := self._held_back.find(s)) >= 0), default=None)
+            if at is not None:
+                self.finish_reason = FinishReason.STOP_STRING
+                return self._held_back[:at]
+        if not self.budget:
+            return self._finish(FinishReason.LENGTH)
+        return self._release()
+
+    def _finish(self, reason: FinishReason) -> str:
+        self.finish_reason = reason
+        return self._held_back + (self._detokenizer.flush() if self._detokenizer else "")
+
+    def _release(self) -> str:
+        """Give out the text that no longer can be part of a stop string."""
+        unsure = max((_overlap(self._held_back, string) for string in self.stop.stop_strings), default=0)
+        released = self._held_back[: len(self._held_back) - unsure]
+        self._held_back = self._held_back[len(released) :]
+        return released
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of `text` that `stop` begins with."""
+    return next(n for n in range(min(len(text), len(stop) - 1), -1, -1) if text.endswith(stop[:n]))

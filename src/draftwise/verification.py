@@ -1,0 +1,1 @@
+"""Exact acceptance rules."""
