@@ -1,0 +1,89 @@
+"""Lossless speculative decoding: faster generation, the same words.
+
+Public names are imported when first used, so that `import draftwise` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from draftwise.decoding import generate, stream
+    from draftwise.drafters.base import Drafter
+    from draftwise.drafters.draft_model import DraftModel
+    from draftwise.drafters.ngram import NgramModel
+    from draftwise.drafters.none import NoDrafter
+    from draftwise.drafters.prompt_lookup import PromptLookup
+    from draftwise.errors import (
+        DraftwiseError,
+        ModelError,
+        OptionError,
+        PromptError,
+        TokenizerMismatchError,
+        UnsupportedError,
+    )
+    from draftwise.models.base import LanguageModel
+    from draftwise.models.load import load
+    from draftwise.sampling import SamplingParams
+    from draftwise.tokenizer import Tokenizer
+    from draftwise.types import Draft, FinishReason, Generation, Origin, Seconds, Step
+
+__all__ = [
+    "Draft",
+    "DraftModel",
+    "Drafter",
+    "DraftwiseError",
+    "FinishReason",
+    "Generation",
+    "LanguageModel",
+    "ModelError",
+    "NgramModel",
+    "NoDrafter",
+    "OptionError",
+    "Origin",
+    "PromptError",
+    "PromptLookup",
+    "SamplingParams",
+    "Seconds",
+    "Step",
+    "Tokenizer",
+    "TokenizerMismatchError",
+    "UnsupportedError",
+    "generate",
+    "load",
+    "stream",
+]
+
+_NAMES_BY_MODULE = {
+    "decoding": ("generate", "stream"),
+    "drafters.base": ("Drafter",),
+    "drafters.draft_model": ("DraftModel",),
+    "drafters.ngram": ("NgramModel",),
+    "drafters.none": ("NoDrafter",),
+    "drafters.prompt_lookup": ("PromptLookup",),
+    "errors": (
+        "DraftwiseError",
+        "ModelError",
+        "OptionError",
+        "PromptError",
+        "TokenizerMismatchError",
+        "UnsupportedError",
+    ),
+    "models.base": ("LanguageModel",),
+    "models.load": ("load",),
+    "sampling": ("SamplingParams",),
+    "tokenizer": ("Tokenizer",),
+    "types": ("Draft", "FinishReason", "Generation", "Origin", "Seconds", "Step"),
+}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
