@@ -17,6 +17,10 @@ class ModelError(DraftwiseError):
     """A model cannot be found, read or converted."""
 
 
+class DraftError(DraftwiseError, ValueError):
+    """A drafter broke its contract: going on would change the distribution of the output."""
+
+
 class TokenizerMismatchError(DraftwiseError):
     """The draft model and the target do not share one tokenizer."""
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
+from draftwise.errors import OptionError
 from draftwise.types import Probs
 
 
@@ -30,14 +31,26 @@ class RandomStream:
         return 1.0 - self._generator.random()
 
     def accept(self, probability: float) -> bool:
-        return bool(self._uniform() <= probability)
+        return self._uniform() <= probability
 
     def sample(self, probs: Probs) -> int:
-        support = np.flatnonzero(probs)
-        cumulative = np.cumsum(probs[support], dtype=np.float64)
-        # "left": the first index whose cumulative mass reaches the draw, so the draw 1.0 is the last token.
-        drawn = np.searchsorted(cumulative, self._uniform() * cumulative[-1], side="left")
-        return int(support[drawn])
+        return inverse_cdf(probs, self._uniform())
+
+
+def inverse_cdf(probs: Probs, uniform: float) -> int:
+    """The first index whose cumulative share of the total reaches `uniform`, a number in (0, 1].
+
+    Sums are in float64, over blocks first and then within one, which is quick for a large vocabulary. An
+    index of probability zero adds nothing to the sum, so it is never the first to reach anything.
+    """
+    size = 256
+    blocks = np.add.reduceat(probs, np.arange(0, len(probs), size), dtype=np.float64).cumsum()
+    share = uniform * blocks[-1]
+    block = int(np.searchsorted(blocks, share))
+    before = blocks[block - 1] if block else 0.0
+    within = np.cumsum(probs[block * size : (block + 1) * size], dtype=np.float64)
+    # The two sums of one block may round differently: what lies beyond its end is its last index.
+    return block * size + int(np.searchsorted(within, min(share - before, within[-1])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +63,8 @@ class Streams:
 
     @classmethod
     def seeded(cls, seed: int | None) -> "Streams":
-        """Independent streams from one seed; None takes fresh entropy."""
+        """Independent streams from one seed, None for fresh entropy; raises OptionError if it is negative."""
+        if seed is not None and seed < 0:
+            raise OptionError(f"seed is {seed}; give 0 or more.")
         drafting, acceptance, recovery = np.random.SeedSequence(seed).spawn(3)
         return cls(RandomStream(drafting), RandomStream(acceptance), RandomStream(recovery))
