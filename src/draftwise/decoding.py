@@ -1,10 +1,13 @@
 """The loop: draft, score, verify, emit. One step on one screen; `stream` and `generate` stand on it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from collections.abc import Sequence as Tokens
 from contextlib import closing
+from operator import index
 from time import perf_counter
+from typing import cast
 
+from draftwise.chat_template import Message
 from draftwise.control.base import Controller
 from draftwise.control.fixed import Fixed
 from draftwise.drafters.base import Drafter, DraftState
@@ -17,7 +20,7 @@ from draftwise.sequence import Sequence, StopConditions
 from draftwise.types import Generation, Seconds, Step
 from draftwise.verification import verify
 
-Prompt = str | Tokens[int] | Tokens[Mapping[str, str]]
+Prompt = str | Tokens[int] | Tokens[Message]
 
 
 def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: list[Sequence]) -> list[Step]:
@@ -90,13 +93,13 @@ def stream(
     stop_token_ids: Tokens[int] = (),
     ignore_eos: bool = False,
     seed: int | None = None,
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """Generate from the target's distribution, yielding each step as soon as its tokens are known.
 
-    `prompt`: text, token ids, or chat messages (`{"role": ..., "content": ...}`). `num_draft_tokens`: the most
-    tokens guessed for one target pass (γ); None takes the drafter's own default. `sampling`: None is greedy.
-    Options and prompt are checked here, before the first step; raises OptionError and PromptError.
-    Closing the iterator midway frees the caches and leaves target and drafter ready for use.
+    `prompt`: text, token ids, or chat messages (`{"role": ..., "content": ...}`). `num_draft_tokens`: the
+    most tokens guessed for one target pass (γ); None takes the drafter's own default. `sampling`: None is
+    greedy. Options and prompt are checked here, before the first step; raises OptionError and PromptError.
+    Closing the generator midway frees the caches and leaves target and drafter ready for use.
     """
     drafter = drafter or NoDrafter()
     prompt_ids = encode_prompt(target, prompt)
@@ -109,8 +112,8 @@ def stream(
     max_length = len(prompt_ids) + max_new_tokens
     if max_length > target.max_length:
         raise PromptError(
-            f"the prompt has {len(prompt_ids)} tokens and max_new_tokens is {max_new_tokens}, but {target.name} "
-            f"holds at most {target.max_length} tokens; shorten the prompt or ask for fewer new tokens."
+            f"the prompt has {len(prompt_ids)} tokens and max_new_tokens is {max_new_tokens}, but "
+            f"{target.name} holds at most {target.max_length} tokens; shorten the prompt or ask for fewer."
         )
     controller = Fixed(drafter.default_num_draft_tokens if num_draft_tokens is None else num_draft_tokens)
     sequence = Sequence(
@@ -121,7 +124,7 @@ def stream(
 
 def _steps(
     target: LanguageModel, drafter: Drafter, controller: Controller, sequence: Sequence, max_length: int
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     with (
         closing(drafter.open(target, 1, max_length)) as drafting,
         closing(target.open(1, max_length)) as cache,
@@ -157,12 +160,13 @@ def generate(
         ignore_eos=ignore_eos,
         seed=seed,
     )
-    return Generation.of(steps, len(prompt_ids))
+    with closing(steps):
+        return Generation.of(steps, len(prompt_ids))
 
 
 def encode_prompt(target: LanguageModel, prompt: Prompt) -> list[int]:
     """The token ids of a prompt: text and chat messages go through the target's tokenizer."""
-    if not prompt:
+    if len(prompt) == 0:
         raise PromptError("the prompt is empty; give at least one character or one token.")
     if isinstance(prompt, str) or isinstance(prompt[0], Mapping):
         if target.tokenizer is None:
@@ -170,10 +174,13 @@ def encode_prompt(target: LanguageModel, prompt: Prompt) -> list[int]:
         token_ids = (
             target.tokenizer.encode(prompt)
             if isinstance(prompt, str)
-            else target.tokenizer.encode_chat(prompt)
+            else target.tokenizer.encode_chat(cast(Tokens[Message], prompt))
         )
     else:
-        token_ids = [int(token_id) for token_id in prompt]
+        try:
+            token_ids = [index(token_id) for token_id in cast(Tokens[int], prompt)]
+        except TypeError:
+            raise PromptError("the prompt is none of text, token ids and chat messages; give one.") from None
     if not token_ids:
         raise PromptError("the prompt has no tokens; give at least one.")
     outside = next((token_id for token_id in token_ids if not 0 <= token_id < target.vocab_size), None)

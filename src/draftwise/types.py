@@ -125,7 +125,7 @@ class Generation:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Tokens accepted over tokens verified up to and including the first rejection; None if none was drafted."""
+        """Tokens accepted over tokens verified, the first rejected one included; None if none was drafted."""
         verified = sum(step.num_verified for step in self.steps)
         return sum(step.num_accepted for step in self.steps) / verified if verified else None
 

@@ -19,11 +19,12 @@ class DraftState(Protocol):
         sampling: Sequence[SamplingParams],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
-        """Guess up to `limits[row]` tokens that follow `contexts[row]`; an empty draft is a guess like any other.
+        """Guess up to `limits[row]` tokens that follow `contexts[row]`; an empty draft is a guess too.
 
-        A context only grows between calls, and is not to be changed or kept. How many tokens are drafted may
-        depend on what was drafted before and on the distributions, never on a token just drawn: a sampled draft
-        token that is dropped because of its value biases the output.
+        Token ids are below the target's `vocab_size`: it has to score them. A context only grows between
+        calls, and is not to be changed or kept. How many tokens are drafted may depend on what was drafted
+        before and on the distributions, never on a token just drawn: a sampled draft token that is dropped
+        because of its value biases the output.
         """
         ...
 
