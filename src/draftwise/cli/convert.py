@@ -1,0 +1,43 @@
+"""`draftwise convert`: a model for the ONNX engine, made once."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from draftwise.errors import OptionError
+
+
+class Precision(StrEnum):
+    """How the weights are stored."""
+
+    INT8 = "int8"
+    FP32 = "fp32"
+
+
+def convert(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A hub id, a transformers folder, a GGUF file, or a bundled name.", metavar="SOURCE"
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder to write; it must be new or empty.")],
+    precision: Annotated[Precision, typer.Option(help="How to store the weights.")] = Precision.INT8,
+) -> None:
+    """Convert a model for the ONNX engine and print what that lost."""
+    from draftwise.models.cache import whole_or_nothing
+    from draftwise.models.conversion import convert_source
+    from draftwise.models.sources import find
+    from draftwise.progress import shown
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise OptionError(f"{out} exists already; give a new folder.")
+    with shown(None) as progress, whole_or_nothing(out) as partial:
+        found = find(source, trust_remote_code=False, progress=progress)
+        manifest = convert_source(found, partial, precision=precision, progress=progress)
+    print(
+        f"wrote {out}: {manifest.layout}, {manifest.loss:+.3f} nats a token on a fixed text "
+        f"({manifest.float_nll:.3f} in float32, {manifest.nll:.3f} converted)"
+    )

@@ -1,0 +1,130 @@
+"""`draftwise generate`: text from a prompt, speculatively."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from draftwise.cli import report
+from draftwise.cli.drafting import DrafterName, chosen_drafter, make_drafter
+from draftwise.cli.options import DEFAULT_TARGET, EngineName, TargetOption, TrustRemoteCode
+from draftwise.cli.prompt import as_prompt, prompt_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from draftwise.drafters.base import Drafter
+    from draftwise.models.base import LanguageModel
+    from draftwise.types import Generation, Step
+
+WARM_UP_TOKENS = 16
+
+
+def generate(
+    prompt: Annotated[str | None, typer.Argument(help="The prompt; else --file or standard input.")] = None,
+    *,
+    file: Annotated[
+        Path | None, typer.Option(help="Read the prompt from a file; a prompt argument goes before its text.")
+    ] = None,
+    target: TargetOption = DEFAULT_TARGET,
+    drafter: Annotated[
+        DrafterName | None,
+        typer.Option(help="How to guess; the default is what --draft-model or --ngram imply, else lookup."),
+    ] = None,
+    draft_model: Annotated[
+        str | None, typer.Option(help="A smaller model that drafts.", metavar="MODEL")
+    ] = None,
+    ngram: Annotated[
+        Path | None, typer.Option(help="An n-gram model made by draftwise ngram, or a text file to count.")
+    ] = None,
+    num_draft_tokens: Annotated[
+        int | None, typer.Option(help="The most tokens guessed for one target pass.")
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens to generate.")] = 256,
+    temperature: Annotated[float, typer.Option(help="0 takes the most likely token.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(help="Sample from the k most likely tokens.")] = None,
+    top_p: Annotated[float, typer.Option(help="Sample from the fewest tokens with this much mass.")] = 1.0,
+    min_p: Annotated[
+        float, typer.Option(help="Sample from tokens at least this likely next to the likeliest.")
+    ] = 0.0,
+    seed: Annotated[int | None, typer.Option(help="Same seed and options, same tokens.")] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="End at this text; may be repeated.")] = None,
+    chat: Annotated[
+        bool | None,
+        typer.Option("--chat/--raw", help="As a chat message; the default where the model has a template."),
+    ] = None,
+    engine: Annotated[EngineName, typer.Option(help="What runs the models; auto: onnx, torch on a GPU.")] = (
+        EngineName.AUTO
+    ),
+    dtype: Annotated[
+        str | None, typer.Option(help="onnx: int8 or float32; torch: float32, bfloat16 or float16.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads for each model.")] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Also decode plainly and print the ratio.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    trust_remote_code: TrustRemoteCode = False,
+) -> None:
+    """Generate text from a prompt, with the target's own distribution."""
+    from draftwise.decoding import encode_prompt, stream
+    from draftwise.drafters.none import NoDrafter
+    from draftwise.models.load import load
+    from draftwise.sampling import SamplingParams
+    from draftwise.sequence import StopConditions
+    from draftwise.types import Generation
+
+    # What can be refused without a model is refused before one is loaded.
+    sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    stop_strings = tuple(stop or ())
+    StopConditions(max_new_tokens, stop_strings=stop_strings)
+    chosen = chosen_drafter(drafter, draft_model, ngram)
+    text = prompt_text(prompt, file)
+
+    def load_model(source: str) -> "LanguageModel":
+        return load(
+            source,
+            engine=engine,
+            dtype=dtype,
+            device=device,
+            threads=threads,
+            trust_remote_code=trust_remote_code,
+        )
+
+    model = load_model(target)
+    prompt_ids = encode_prompt(model, as_prompt(text, chat, model))
+    guesser = make_drafter(chosen, model, draft_model, ngram, load_model)
+
+    def steps(using: "Drafter", num_tokens: int = max_new_tokens) -> "Iterator[Step]":
+        return stream(
+            model,
+            prompt_ids,
+            drafter=using,
+            sampling=sampling,
+            max_new_tokens=num_tokens,
+            num_draft_tokens=num_draft_tokens,
+            stop=stop_strings,
+            seed=seed,
+        )
+
+    if compare:  # first a few tokens each, so that neither side pays for what happens only once
+        for using in (guesser, NoDrafter()):
+            Generation.of(steps(using, min(WARM_UP_TOKENS, max_new_tokens)), len(prompt_ids))
+    show = iter if as_json else report.coloured if sys.stdout.isatty() else report.plain
+    generation = Generation.of(show(steps(guesser)), len(prompt_ids))
+    baseline = Generation.of(steps(NoDrafter()), len(prompt_ids)) if compare else None
+    if as_json:
+        print(json.dumps(report.as_object(generation, baseline), ensure_ascii=False))
+    else:
+        _close(generation, baseline, is_greedy=temperature == 0)
+
+
+def _close(generation: "Generation", baseline: "Generation | None", *, is_greedy: bool) -> None:
+    """The closing lines, where they are no part of the text that a pipe takes."""
+    out = sys.stdout if sys.stdout.isatty() else sys.stderr
+    print(report.summary(generation), file=out)
+    if baseline:
+        print(report.comparison(generation, baseline, is_greedy), file=out)

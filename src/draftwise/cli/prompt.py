@@ -1,0 +1,45 @@
+"""The prompt of a command line: an argument, a file, standard input; raw text or a chat message."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from draftwise.errors import OptionError, PromptError
+
+if TYPE_CHECKING:
+    from draftwise.models.base import LanguageModel
+
+
+def prompt_text(argument: str | None, file: Path | None) -> str:
+    """The argument, the file's text, or both with a blank line between; with neither, standard input.
+
+    Raises PromptError for what cannot be read or is not UTF-8, OptionError where there is no prompt at all.
+    """
+    parts = [*([] if argument is None else [argument]), *([read_text(file)] if file else [])]
+    if parts:
+        return "\n\n".join(parts)
+    if sys.stdin.isatty():
+        raise OptionError("no prompt was given; give it as an argument, with --file, or on standard input.")
+    return _decoded(sys.stdin.buffer.read(), "standard input")
+
+
+def read_text(file: Path) -> str:
+    """The text of a UTF-8 file; raises PromptError, which names the file."""
+    try:
+        return _decoded(file.read_bytes(), str(file))
+    except OSError as error:
+        raise PromptError(f"{file} cannot be read ({error.strerror}); give a text file.") from None
+
+
+def _decoded(content: bytes, name: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PromptError(f"{name} is not UTF-8 text (byte {error.start}); give it in UTF-8.") from None
+
+
+def as_prompt(text: str, chat: bool | None, model: "LanguageModel") -> str | list[dict[str, str]]:
+    """A chat message where that was asked for or (None) the model has a template; else the text."""
+    if chat is None:
+        chat = model.tokenizer is not None and model.tokenizer.has_chat_template
+    return [{"role": "user", "content": text}] if chat else text

@@ -1,0 +1,71 @@
+"""From a source to a folder that the ONNX engine loads, and the cache of what came out."""
+
+import hashlib
+import json
+import re
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from draftwise.errors import OptionError, UnsupportedError
+from draftwise.models.cache import built_once
+from draftwise.models.sources import Kind, Source
+from draftwise.models.stage import run_stage
+from draftwise.progress import Progress
+
+if TYPE_CHECKING:
+    from draftwise.models.onnx.convert import Manifest
+
+RECIPE = 1  # raised whenever a conversion of the same source comes out differently
+_NEEDED = ("onnx_ir", "onnxruntime_genai", "torch", "transformers")
+
+
+def converted(source: Source, precision: str, progress: Progress) -> Path:
+    """The folder of a converted source, made and cached when first asked for; see `convert_source`."""
+    if source.kind is Kind.CONVERTED:
+        return source.path
+    build = partial(convert_source, source, precision=precision, progress=progress)
+    return built_once(_key(source, precision), build)
+
+
+def convert_source(source: Source, out: Path, *, precision: str, progress: Progress) -> "Manifest":
+    """Fill the empty folder `out` with what the ONNX engine loads, and say what that lost.
+
+    `precision`: "int8" or "fp32". Raises UnsupportedError for an architecture that cannot be exported,
+    OptionError for a source that is converted already.
+    """
+    if source.kind is Kind.CONVERTED:
+        raise OptionError(f"{source.name} is converted already; give the model that it came from.")
+    missing = [package for package in _NEEDED if find_spec(package) is None]
+    if missing:
+        raise UnsupportedError(
+            f"converting {source.name} needs {', '.join(missing)}: pip install 'draftwise[convert]'."
+        )
+    from draftwise.models.onnx.convert import convert
+
+    to_onnx = partial(convert, out=out, precision=precision, progress=progress, name=source.name)
+    if source.kind is Kind.TRANSFORMERS:
+        return to_onnx(source.path)
+    with TemporaryDirectory(dir=out, prefix="gguf-") as floats:
+        run_stage("draftwise.models.gguf:to_transformers", progress, gguf_file=str(source.path), out=floats)
+        return to_onnx(Path(floats))
+
+
+def tokenizer_folder(source: Source, progress: Progress) -> Path:
+    """A folder with the tokenizer files of a source: its own, or the cached content of a GGUF file."""
+    if source.kind is not Kind.GGUF:
+        return source.path
+
+    def build(out: Path) -> None:
+        run_stage("draftwise.models.gguf:save_tokenizer", progress, gguf_file=str(source.path), out=str(out))
+
+    return built_once(_key(source, "tokenizer"), build)
+
+
+def _key(source: Source, product: str) -> str:
+    """A name that another content, product or recipe does not share."""
+    readable = re.sub(r"[^\w.-]+", "-", Path(source.name).name)
+    digest = hashlib.sha256(json.dumps([source.identity, product, RECIPE]).encode()).hexdigest()
+    return f"{readable}-{product}-{digest[:16]}"

@@ -1,0 +1,67 @@
+"""GGUF files: transformers reads them, into a folder of float32 weights."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from draftwise.errors import ModelError
+from draftwise.progress import Progress
+
+MAGIC = b"GGUF"
+
+
+def check_magic(file: Path) -> None:
+    """Raise ModelError unless the file begins as a GGUF file does."""
+    try:
+        with file.open("rb") as opened:
+            begin = opened.read(len(MAGIC))
+    except OSError as error:
+        raise ModelError(f"{file} cannot be read ({error.strerror}); give a readable GGUF file.") from None
+    if begin != MAGIC:
+        raise ModelError(
+            f"{file} is not a GGUF file; give one, a transformers folder, or one made by draftwise convert."
+        )
+
+
+def to_transformers(gguf_file: str, out: str, *, progress: Progress) -> None:
+    """Write the model and its tokenizer to the folder `out` as transformers saves them, in float32.
+
+    Takes up to twice the float model in memory. Raises ModelError where the file cannot be read.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    save_tokenizer(gguf_file, out, progress=progress)
+    with _reading(Path(gguf_file)) as where:
+        model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    progress("reading the GGUF file", 0.8)
+    # The weights are plain floats now; saving must not look for the quantisation that they came in.
+    del model.config.quantization_config
+    model.is_quantized = False
+    model.hf_quantizer = None
+    model.save_pretrained(out)
+    progress("reading the GGUF file", 1.0)
+
+
+def save_tokenizer(gguf_file: str, out: str, *, progress: Progress) -> None:
+    """Write the tokenizer in a GGUF file to the folder `out`; raises ModelError if it cannot be read."""
+    from transformers import AutoTokenizer
+
+    progress("reading the GGUF file", 0.0)
+    with _reading(Path(gguf_file)) as where:
+        tokenizer = AutoTokenizer.from_pretrained(**where)
+    tokenizer.save_pretrained(out)
+    progress("reading the GGUF file", 0.2)
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[dict[str, str]]:
+    """Where transformers finds the file; what it raises over a broken one becomes a ModelError."""
+    try:
+        yield {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
+    except Exception as error:  # numpy's, struct's, transformers' own: a broken file breaks anywhere
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+        raise ModelError(
+            f"{file} cannot be read as GGUF ({reason}); if it was cut short fetch it again, and if "
+            "transformers does not know its architecture give another model."
+        ) from None
