@@ -54,6 +54,7 @@ class LanguageModel(Protocol):
     vocab_size: int  # width of the logits; a padded vocabulary counts its padding
     max_length: int  # the most tokens that one row can hold
     eos_token_ids: frozenset[int]
+    width_invariant: bool  # whether a position's logits have the same bits in passes of any width, here
     tokenizer: Tokenizer | None
 
     def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> ModelState:

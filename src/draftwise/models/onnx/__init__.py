@@ -1,0 +1,1 @@
+"""Decoders on ONNX Runtime: conversion, the 8-bit recipes, and the engine."""

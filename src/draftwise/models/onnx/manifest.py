@@ -1,0 +1,48 @@
+"""What a converted folder says of itself."""
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+MANIFEST = "draftwise.json"
+NUM_LOGITS = "num_logits"  # the graph input that says how many last positions get logits
+
+
+class Layout(StrEnum):
+    """How the weights of the matrix products are stored."""
+
+    FLOAT32 = "float32"
+    # A scale for every block of weights down a column and of activations along a row: MatMulNBits.
+    BLOCKWISE = "int8-blockwise"
+    # One scale for each output column and each row of activations: an integer matrix product.
+    ROWWISE = "int8-rowwise"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What the engine must know of a converted model, and what the conversion lost (nats for each token)."""
+
+    name: str
+    layout: Layout
+    vocab_size: int
+    max_length: int
+    head_size: int
+    float_nll: float
+    nll: float
+
+    @property
+    def loss(self) -> float:
+        return self.nll - self.float_nll
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest":
+        """Raises OSError or ValueError where the folder holds no readable manifest."""
+        fields = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        try:
+            return cls(**{**fields, "layout": Layout(fields["layout"])})
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"{MANIFEST} is of another version ({error})") from None
+
+    def write(self, folder: Path) -> None:
+        (folder / MANIFEST).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")

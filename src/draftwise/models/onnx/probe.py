@@ -1,0 +1,64 @@
+"""Whether a model gives the same bits at every pass width on this machine: tried, and remembered."""
+
+import json
+import platform
+from contextlib import closing, suppress
+from itertools import accumulate
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import onnxruntime as ort
+
+from draftwise.models.base import LanguageModel
+
+PROBE = "width_invariance.json"
+MAX_WIDTH = 17
+CONTEXT = 23
+
+
+def width_invariant(model: LanguageModel) -> bool:
+    """Score one text in passes of every width from 1 to 17, after contexts read in other pieces.
+
+    True if no bit of any position's logits differs.
+    """
+    length = CONTEXT + MAX_WIDTH
+    token_ids = [7919 * (position + 1) % model.vocab_size for position in range(length)]
+    with closing(model.open(1, length)) as state:
+        whole = state.forward([token_ids], [MAX_WIDTH])[0].copy()
+        for pieces in ((CONTEXT,), (1, 3, 7, CONTEXT - 11), (CONTEXT // 2, CONTEXT - CONTEXT // 2)):
+            state.keep(0, 0)
+            for end, width in zip(accumulate(pieces), pieces, strict=True):
+                state.forward([token_ids[end - width : end]], [1])
+            for width in range(1, MAX_WIDTH + 1):
+                state.keep(0, CONTEXT)
+                logits = state.forward([token_ids[CONTEXT : CONTEXT + width]], [width])[0]
+                if not np.array_equal(logits, whole[:width]):
+                    return False
+    return True
+
+
+def remembered_width_invariant(model: LanguageModel, folder: Path) -> bool:
+    """The answer of `width_invariant`, kept for each machine in the model's folder if that can be written."""
+    machine = f"{_processor()}, onnxruntime {ort.__version__}"
+    try:
+        answers = json.loads((folder / PROBE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        answers = {}
+    if machine not in answers:
+        answers[machine] = width_invariant(model)
+        with suppress(OSError):  # a read-only folder is probed at every load
+            (folder / PROBE).write_text(json.dumps(answers, indent=1) + "\n", encoding="utf-8")
+    return bool(answers[machine])
+
+
+def _processor() -> str:
+    """The processor's name and a digest of what it can do, from which ONNX Runtime chooses its kernels."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        facts = dict(
+            reversed([[part.strip() for part in line.split(":", 1)] for line in lines if ":" in line])
+        )
+        return f"{facts['model name']} {crc32(facts['flags'].encode()):08x}"
+    except (OSError, KeyError):
+        return f"{platform.machine()} {platform.processor()}"

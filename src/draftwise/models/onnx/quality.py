@@ -1,0 +1,44 @@
+"""What a conversion lost: the mean negative log-likelihood of a fixed text, before and after."""
+
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+
+from draftwise.models.onnx.manifest import NUM_LOGITS
+from draftwise.tokenizer import Tokenizer
+
+MAX_TOKENS = 800
+
+
+@cache
+def fixed_text() -> str:
+    """English prose and Python source, written for this purpose."""
+    return (files(__package__) / "fixed_text.txt").read_text(encoding="utf-8")
+
+
+def mean_negative_log_likelihood(graph: Path, tokenizer: Tokenizer, head_size: int) -> float:
+    """Nats for each token of the fixed text, read in one pass without a cache."""
+    token_ids = np.array([tokenizer.encode(fixed_text())[:MAX_TOKENS]], np.int64)
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    # Repacked weights would be a second copy of the float model in memory.
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    session = ort.InferenceSession(graph, options, ["CPUExecutionProvider"])
+    feed = {"input_ids": token_ids, "attention_mask": np.ones_like(token_ids)}
+    for value in session.get_inputs():
+        if value.name == NUM_LOGITS:
+            feed[NUM_LOGITS] = np.array([token_ids.shape[1]])
+        elif value.name not in feed:
+            feed[value.name] = np.zeros((1, value.shape[1], 0, head_size), np.float32)
+    (logits,) = session.run(["logits"], feed)
+    return float(
+        np.mean([_surprise(row, next_id) for row, next_id in zip(logits[0], token_ids[0, 1:], strict=False)])
+    )
+
+
+def _surprise(logits: np.ndarray, token_id: int) -> float:
+    shifted = logits.astype(np.float64) - logits.max()
+    return float(np.log(np.exp(shifted).sum()) - shifted[token_id])
