@@ -23,8 +23,8 @@ class OnnxModel:
 
     Every pass of a width-invariant state has at least two positions: in a pass of one, ONNX Runtime takes
     another kernel, and the same position gets other bits. A lone token is fed with a second position, whose
-    logits are dropped and whose slot the next pass overwrites. `width_invariant` tells whether all wider passes
-    give the same bits on this machine.
+    logits are dropped and whose slot the next pass overwrites. `width_invariant` tells whether all wider
+    passes give the same bits on this machine.
     """
 
     width_invariant = False  # until the probe has shown it
@@ -34,10 +34,10 @@ class OnnxModel:
     ) -> None:
         self.session = session
         self.manifest = manifest
-        self.tokenizer = tokenizer
+        self.tokenizer: Tokenizer | None = tokenizer
         self.name = name
         self.vocab_size = manifest.vocab_size
-        self.max_length = manifest.max_length
+        self.max_length = manifest.max_length - 1  # the last position is for the one beside a lone token
         self.precision: str = manifest.layout
         self.eos_token_ids = tokenizer.eos_token_ids
 
@@ -136,7 +136,7 @@ class _Row:
         return self._logits[:num_logits]
 
     def _pass(self, token_ids: Sequence[int], num_logits: int, out: Logits, min_width: int) -> None:
-        """Score one piece; `out[:num_logits]` receives its last logits, up to two rows after them are scratch."""
+        """Score one piece; `out[:num_logits]` receives its last logits, two rows after them are scratch."""
         width = max(len(token_ids), min_width)
         self._token_ids[0, : len(token_ids)] = token_ids
         self._num_logits[0] = max(1, num_logits + width - len(token_ids))
