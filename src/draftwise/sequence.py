@@ -58,7 +58,7 @@ class Sequence:
         return self.num_prompt_tokens + self.stop.max_new_tokens - len(self.token_ids)
 
     def extend(self, token_ids: Tokens[int]) -> tuple[str, ...]:
-        """Append tokens up to and including the one that ends the sequence; return the text each completed."""
+        """Append tokens, at most up to the one that ends the sequence; return the text each completed."""
         pieces = []
         for token_id in token_ids:
             pieces.append(self._append(token_id))

@@ -1,0 +1,120 @@
+"""Small drafters and a tokenizer, as plain as can be: a failure points at the code under test."""
+
+import codecs
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from draftwise.models.base import LanguageModel
+from draftwise.models.tabular import TabularModel
+from draftwise.randomness import Randomness
+from draftwise.sampling import SamplingParams, adjusted_probs
+from draftwise.tokenizer import Detokenizer, Tokenizer
+from draftwise.types import Draft, Probs, Step
+
+
+class RowDrafter:
+    """A drafter that remembers nothing: it drafts for each row from its context alone."""
+
+    name = "fake"
+    default_num_draft_tokens = 2
+
+    def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "RowDrafter":
+        self.target_vocab_size = target.vocab_size
+        return self
+
+    def propose(
+        self,
+        contexts: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        sampling: Sequence[SamplingParams],
+        randomness: Sequence[Randomness],
+    ) -> list[Draft]:
+        return [self.draft(*row) for row in zip(contexts, limits, sampling, randomness, strict=True)]
+
+    def draft(
+        self, context: Sequence[int], limit: int, sampling: SamplingParams, randomness: Randomness
+    ) -> Draft:
+        raise NotImplementedError
+
+    def observe(self, step: Step) -> None:
+        """Nothing to learn."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class SamplingDrafter(RowDrafter):
+    """Samples from a tabular model whose vocabulary may be narrower or wider than the target's.
+
+    `go_on`: whether to draft one more token, given those drafted so far. `sampling`: instead of the row's.
+    """
+
+    def __init__(
+        self,
+        model: TabularModel,
+        go_on: Callable[[Sequence[int]], bool] = lambda drafted: True,
+        sampling: SamplingParams | None = None,
+    ) -> None:
+        self.model = model
+        self.go_on = go_on
+        self.sampling = sampling
+
+    def draft(
+        self, context: Sequence[int], limit: int, sampling: SamplingParams, randomness: Randomness
+    ) -> Draft:
+        drafted: list[int] = []
+        probs: list[Probs] = []
+        while len(drafted) < limit and self.go_on(drafted):
+            probs.append(self.next_probs([*context, *drafted], self.sampling or sampling))
+            drafted.append(randomness.sample(probs[-1]))
+        return Draft(tuple(drafted), probs)
+
+    def next_probs(self, tokens: Sequence[int], sampling: SamplingParams) -> Probs:
+        """What to draw from: no token that the target lacks; any function of the tokens would be exact."""
+        known = [min(token_id, self.model.vocab_size - 1) for token_id in tokens]
+        logits = self.model.logits_after(known).copy()
+        logits[self.target_vocab_size :] = -np.inf
+        return adjusted_probs(logits, sampling)
+
+
+class GuessingDrafter(RowDrafter):
+    """Drafts what a function of the context says, as a deterministic guess."""
+
+    def __init__(self, guess: Callable[[Sequence[int]], Sequence[int]]) -> None:
+        self.guess = guess
+
+    def draft(
+        self, context: Sequence[int], limit: int, sampling: SamplingParams, randomness: Randomness
+    ) -> Draft:
+        return Draft(tuple(self.guess(context))[:limit])
+
+
+class PieceTokenizer(Tokenizer):
+    """Each token is the bytes of its place in a list; text is encoded one character at a time."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.pieces = pieces
+
+    def encode(self, text: str) -> list[int]:
+        return [self.pieces.index(character.encode()) for character in text]
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return b"".join(self.pieces[token_id] for token_id in token_ids).decode(errors="replace")
+
+    def stream(self) -> Detokenizer:
+        return PieceDetokenizer(self.pieces)
+
+
+class PieceDetokenizer(Detokenizer):
+    """Gives out each character when its last byte has come."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._pieces = pieces
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def step(self, token_id: int) -> str:
+        return self._decoder.decode(self._pieces[token_id])
+
+    def flush(self) -> str:
+        return self._decoder.decode(b"", final=True)

@@ -1,0 +1,90 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwise.errors import OptionError
+from draftwise.randomness import RandomStream, Streams, inverse_cdf
+from draftwise.types import Probs
+
+SMALLEST_UNIFORM = 2.0**-53
+
+
+def stream(seed: int) -> RandomStream:
+    return RandomStream(np.random.SeedSequence(seed))
+
+
+@given(
+    st.lists(st.integers(0, 64), min_size=1, max_size=1000).filter(any),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_inverse_cdf_gives_each_index_its_share(counts: list[int], dtype: type[np.floating]) -> None:
+    """A grid of uniforms hits each index exactly as often as its weight says; across blocks too."""
+    weights = np.array(counts, dtype)
+    total = sum(counts)
+    drawn = Counter(inverse_cdf(weights, (k + 0.5) / total) for k in range(total))
+    assert drawn == Counter({index: count for index, count in enumerate(counts) if count})
+
+
+@pytest.mark.parametrize("uniform", [SMALLEST_UNIFORM, 0.5, 1.0])
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 1024, 49_152])
+def test_the_only_possible_index_is_drawn_at_both_ends(size: int, uniform: float) -> None:
+    for index in {0, size // 2, size - 1}:
+        probs = np.zeros(size, np.float32)
+        probs[index] = 1
+        assert inverse_cdf(probs, uniform) == index
+
+
+def test_the_ends_are_the_first_and_the_last_possible_index() -> None:
+    rng = np.random.default_rng(0)
+    for size in (10, 300, 1000):
+        probs = rng.random(size).astype(np.float32)
+        probs[:3] = probs[-3:] = 0
+        assert inverse_cdf(probs, SMALLEST_UNIFORM) == 3
+        assert inverse_cdf(probs, 1.0) == size - 4
+
+
+def test_rounding_between_blocks_never_draws_what_is_impossible() -> None:
+    """A uniform that falls on the edge between two blocks, as exactly as floats can say it."""
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        probs: Probs = rng.random(700) ** 8
+        probs[rng.random(700) < 0.5] = 0
+        edge = probs[:256].sum() / probs.sum()
+        for uniform in (np.nextafter(edge, 0), edge, np.nextafter(edge, 1)):
+            assert probs[inverse_cdf(probs, uniform)] > 0
+
+
+def test_accept_at_the_ends() -> None:
+    random = stream(0)
+    assert not any(random.accept(0.0) for _ in range(1000))
+    assert all(random.accept(1.0) for _ in range(1000))
+
+
+def test_accept_has_its_probability() -> None:
+    random = stream(0)
+    accepted = sum(random.accept(0.3) for _ in range(10_000))
+    assert accepted == pytest.approx(3000, abs=5 * (10_000 * 0.3 * 0.7) ** 0.5)
+
+
+def decisions(streams: Streams) -> list[list[bool]]:
+    each = (streams.drafting, streams.acceptance, streams.recovery)
+    return [[random.accept(0.5) for _ in range(64)] for random in each]
+
+
+def test_one_seed_gives_three_streams_that_repeat_and_differ() -> None:
+    assert decisions(Streams.seeded(7)) == decisions(Streams.seeded(7))
+    drafting, acceptance, recovery = decisions(Streams.seeded(7))
+    assert drafting != acceptance != recovery != drafting
+    assert decisions(Streams.seeded(7)) != decisions(Streams.seeded(8))
+
+
+def test_without_a_seed_every_time_is_another() -> None:
+    assert decisions(Streams.seeded(None)) != decisions(Streams.seeded(None))
+
+
+def test_a_negative_seed_is_refused() -> None:
+    with pytest.raises(OptionError, match="seed is -1"):
+        Streams.seeded(-1)

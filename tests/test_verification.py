@@ -1,0 +1,146 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwise.errors import DraftError
+from draftwise.randomness import Streams
+from draftwise.theory import acceptance_rate
+from draftwise.types import Draft, Probs, Verdict
+from draftwise.verification import acceptance_probability, residual, verify
+from tests.enumeration import enumerate_outcomes
+
+
+@st.composite
+def distributions(draw: st.DrawFn, min_size: int = 1) -> Probs:
+    """Up to five tokens, with zeros, ties and very small numbers among their probabilities."""
+    weight = st.sampled_from([0.0, 1e-300, 1e-20, 1.0]) | st.floats(0, 1)
+    weights = np.array(
+        draw(st.lists(weight, min_size=min_size, max_size=5).filter(lambda ws: sum(ws) > 1e-290))
+    )
+    probs: Probs = weights / weights.sum()
+    return probs
+
+
+def law_of_one_token(p: Probs, q: Probs | None, deterministic: int = 0) -> dict[int, float]:
+    """The law of the first emitted token, whatever comes after it."""
+    anything = np.ones(1)
+
+    def run(streams: Streams) -> int:
+        token_id = deterministic if q is None else streams.drafting.sample(q)
+        draft = Draft((token_id,), None if q is None else [q])
+        verdict = verify(draft, [p, anything], streams.acceptance, streams.recovery)
+        return token_id if verdict.num_accepted else verdict.token_id
+
+    return enumerate_outcomes(run)
+
+
+@given(distributions(), distributions())
+def test_one_token_has_the_law_of_the_target(p: Probs, q: Probs) -> None:
+    """Also where the vocabularies differ in size, in either direction."""
+    law = law_of_one_token(p, q)
+    assert set(law) <= set(np.flatnonzero(p))
+    assert [law.get(token_id, 0.0) for token_id in range(len(p))] == pytest.approx(p, abs=1e-12)
+
+
+@given(distributions(), st.integers(0, 6))
+def test_a_deterministic_guess_leaves_the_law_alone(p: Probs, guess: int) -> None:
+    """Also where the guess is a token that the target lacks."""
+    law = law_of_one_token(p, None, guess)
+    assert set(law) <= set(np.flatnonzero(p))
+    assert [law.get(token_id, 0.0) for token_id in range(len(p))] == pytest.approx(p, abs=1e-12)
+
+
+@given(distributions(), distributions())
+def test_in_float32_the_law_is_off_by_rounding_alone(p: Probs, q: Probs) -> None:
+    p, q = p.astype(np.float32), q.astype(np.float32)
+    law = law_of_one_token(p, q)
+    assert [law.get(token_id, 0.0) for token_id in range(len(p))] == pytest.approx(p, abs=1e-6)
+
+
+@given(distributions(), distributions())
+def test_a_token_is_accepted_with_the_rate_of_the_theory(p: Probs, q: Probs) -> None:
+    rate = sum(q[x] * acceptance_probability(x, p, q) for x in np.flatnonzero(q).tolist())
+    assert rate == pytest.approx(acceptance_rate(p, q), abs=1e-12)
+
+
+def test_acceptance_probability() -> None:
+    p, q = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.5, 0.0, 0.25])
+    assert [acceptance_probability(token_id, p, q) for token_id in (0, 1, 3)] == [1.0, 0.5, 0.0]
+
+
+def test_residual() -> None:
+    p, q = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.5, 0.0, 0.25])
+    assert residual(p, q).tolist() == [0.5, 0.0, 0.5]
+    assert residual(q, p).tolist() == [0.0, 0.5, 0.0, 0.5]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_residual_keeps_the_dtype_and_its_arguments(dtype: type[np.floating]) -> None:
+    p, q = np.array([0.75, 0.25], dtype), np.array([0.25, 0.75], np.float64)
+    before = p.copy(), q.copy()
+    assert residual(p, q).dtype == dtype
+    np.testing.assert_array_equal((p, q), before)
+
+
+def test_residual_of_equal_distributions_is_the_target() -> None:
+    p = np.array([0.25, 0.75])
+    assert residual(p, p).tolist() == p.tolist()
+
+
+def test_residual_of_what_is_almost_equal_is_a_distribution() -> None:
+    p = np.array([0.5, 0.5], np.float32)
+    q = np.array([np.nextafter(np.float32(0.5), np.float32(1)), 0.5 - 1e-40], np.float32)
+    rest = residual(p, q)
+    assert np.isfinite(rest).all()
+    assert rest.sum() == pytest.approx(1)
+
+
+class Always:
+    """Accepts, or rejects, whatever it is asked; recovers the most likely token; remembers the questions."""
+
+    def __init__(self, accepts: bool) -> None:
+        self.accepts = accepts
+        self.asked: list[float] = []
+
+    def accept(self, probability: float) -> bool:
+        self.asked.append(probability)
+        return self.accepts
+
+    def sample(self, probs: Probs) -> int:
+        return int(probs.argmax())
+
+
+UNIFORM = np.full(4, 0.25)
+SLOPE = np.array([0.1, 0.2, 0.3, 0.4])
+
+
+def test_a_draft_accepted_whole_is_followed_by_a_bonus_token() -> None:
+    random = Always(True)
+    draft = Draft((0, 1), [UNIFORM, UNIFORM])
+    assert verify(draft, [SLOPE, SLOPE, SLOPE[::-1]], random, random) == Verdict(2, 0)
+    assert random.asked == pytest.approx([0.4, 0.8])
+
+
+def test_nothing_after_a_rejection_is_looked_at() -> None:
+    """The distributions after it may be costly: here they do not even exist."""
+    random = Always(False)
+    draft = Draft((0, 1, 2), [UNIFORM, UNIFORM, UNIFORM])
+    assert verify(draft, [SLOPE], random, random) == Verdict(0, 3)
+    assert len(random.asked) == 1
+
+
+def test_an_empty_draft_gives_a_bonus_token_without_any_question() -> None:
+    random = Always(True)
+    assert verify(Draft(), [SLOPE], random, random) == Verdict(0, 3)
+    assert random.asked == []
+
+
+@pytest.mark.parametrize("probs", [[np.array([1.0, 0.0])], [np.array([1.0])]], ids=["zero", "too narrow"])
+def test_a_token_that_could_not_be_drawn_is_refused(probs: Sequence[Probs]) -> None:
+    """Going on would give an output that is not the target's, and no one would see it."""
+    random = Always(True)
+    with pytest.raises(DraftError, match=r"token 1.*0\.0"):
+        verify(Draft((1,), probs), [UNIFORM, UNIFORM], random, random)
