@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from draftwise.errors import OptionError
 from draftwise.models.onnx.export import export
 from draftwise.models.onnx.graph import rewrite
 from draftwise.models.onnx.kernels import best_layout
@@ -12,26 +13,37 @@ from draftwise.models.onnx.quality import mean_negative_log_likelihood
 from draftwise.progress import Progress
 from draftwise.tokenizer import Tokenizer
 
+PRECISIONS = {
+    "int8": None,
+    "int8-blockwise": Layout.BLOCKWISE,
+    "int8-rowwise": Layout.ROWWISE,
+    "fp32": Layout.FLOAT32,
+}
+
 
 def convert(
     source_folder: Path, out: Path, *, precision: str, progress: Progress, name: str | None = None
 ) -> Manifest:
     """Fill the folder `out` from the transformers folder `source_folder`.
 
-    `precision`: "int8" (the better 8-bit layout for this processor) or "fp32". The float weights stay on disk
-    and are read one matrix at a time. Raises UnsupportedError for an architecture that cannot be exported.
+    `precision`: one of PRECISIONS, where "int8" is the 8-bit layout that suits this processor. The float
+    weights stay on disk and are read one matrix at a time. Raises OptionError for another precision and
+    UnsupportedError for an architecture that cannot be exported.
     """
+    if precision not in PRECISIONS:
+        raise OptionError(f'precision "{precision}" is not one of {", ".join(PRECISIONS)}.')
     tokenizer = Tokenizer.from_folder(source_folder, name)
     out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out, prefix="float-") as work:
         decoder = export(source_folder, Path(work), progress)
-        layout = best_layout() if precision == "int8" else Layout.FLOAT32
+        layout = PRECISIONS[precision] or best_layout()
         rewrite(Path(work) / "model.onnx", out / "model.onnx", layout, progress)
-        head_size = decoder["decoder"]["head_size"]
+        head_size, max_length = decoder["decoder"]["head_size"], decoder["context_length"]
+        fixed = tokenizer, head_size, max_length
         progress("measuring what was lost", 0.0)
-        before = mean_negative_log_likelihood(Path(work) / "model.onnx", tokenizer, head_size)
+        before = mean_negative_log_likelihood(Path(work) / "model.onnx", *fixed, repack=False)
     progress("measuring what was lost", 0.5)
-    after = mean_negative_log_likelihood(out / "model.onnx", tokenizer, head_size)
+    after = mean_negative_log_likelihood(out / "model.onnx", *fixed, repack=True)
     progress("measuring what was lost", 1.0)
     for file in source_folder.iterdir():
         if file.suffix in {".json", ".jinja"} and not file.name.endswith(".index.json"):
@@ -40,7 +52,7 @@ def convert(
         name=name or source_folder.name,
         layout=layout,
         vocab_size=decoder["vocab_size"],
-        max_length=decoder["context_length"],
+        max_length=max_length,
         head_size=head_size,
         float_nll=before,
         nll=after,

@@ -153,15 +153,14 @@ class _Row:
 
 def load_onnx(folder: Path, *, threads: int | None = None, name: str | None = None) -> OnnxModel:
     """Load a folder that `draftwise convert` wrote; raises ModelError where it is not one or is not whole."""
+    options = _session_options(threads)
     try:
         manifest = Manifest.read(folder)
-        session = ort.InferenceSession(
-            folder / "model.onnx", _session_options(threads), ["CPUExecutionProvider"]
-        )
-    except (OSError, ValueError, ort.capi.onnxruntime_pybind11_state.RuntimeException) as error:
+        session = ort.InferenceSession(folder / "model.onnx", options, ["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's errors have no common base
         raise ModelError(
             f"{folder} is not a whole converted model ({error}); run `draftwise convert` again."
-        ) from error
+        ) from None
     name = name or manifest.name
     model = OnnxModel(session, manifest, Tokenizer.from_folder(folder, name), name)
     model.width_invariant = remembered_width_invariant(model, folder)

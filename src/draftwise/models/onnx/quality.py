@@ -19,13 +19,18 @@ def fixed_text() -> str:
     return (files(__package__) / "fixed_text.txt").read_text(encoding="utf-8")
 
 
-def mean_negative_log_likelihood(graph: Path, tokenizer: Tokenizer, head_size: int) -> float:
-    """Nats for each token of the fixed text, read in one pass without a cache."""
-    token_ids = np.array([tokenizer.encode(fixed_text())[:MAX_TOKENS]], np.int64)
+def mean_negative_log_likelihood(
+    graph: Path, tokenizer: Tokenizer, head_size: int, max_length: int, *, repack: bool
+) -> float:
+    """Nats for each token of the fixed text, read in one pass without a cache.
+
+    `repack`: as the engine does, let ONNX Runtime rearrange the weights; of a float model that would be a
+    second copy in memory.
+    """
+    token_ids = np.array([tokenizer.encode(fixed_text())[: min(MAX_TOKENS, max_length)]], np.int64)
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    # Repacked weights would be a second copy of the float model in memory.
-    options.add_session_config_entry("session.disable_prepacking", "1")
+    options.add_session_config_entry("session.disable_prepacking", "0" if repack else "1")
     session = ort.InferenceSession(graph, options, ["CPUExecutionProvider"])
     feed = {"input_ids": token_ids, "attention_mask": np.ones_like(token_ids)}
     for value in session.get_inputs():
