@@ -1,0 +1,141 @@
+"""A transformers decoder as a LanguageModel."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from draftwise.errors import OptionError
+from draftwise.models.torch.architecture import horizons, longest_text, refuse_unsupported
+from draftwise.models.torch.cache import RowCache, Window
+from draftwise.models.torch.feed import VIEW_STEP, Feed, Piece, cut
+from draftwise.models.torch.mask import attention_masks
+from draftwise.tokenizer import Tokenizer
+from draftwise.types import Logits
+
+# The most tokens of a row that go through the model at once: bounds the memory that a long prompt takes.
+PIECE_WIDTH = 512
+
+
+class TorchModel:
+    """A decoder-only transformers model as the target or a draft model.
+
+    It runs on the device and in the dtype that it has, in evaluation mode. Raises UnsupportedError, naming
+    the model, where its cache cannot go back or where the position and mask of a token cannot be given.
+    """
+
+    width_invariant = False  # matrix products of different widths round differently
+
+    def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer | None = None, name: str = "") -> None:
+        self.name = name or model.config.name_or_path or type(model).__name__
+        refuse_unsupported(model, self.name)
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        config = model.config.get_text_config(decoder=True)
+        self.vocab_size: int = config.vocab_size
+        self.max_length = longest_text(config)
+        eos = model.generation_config.eos_token_id if model.generation_config else config.eos_token_id
+        self.eos_token_ids = frozenset([eos] if isinstance(eos, int) else eos or ())
+        self._horizons = horizons(config)
+        # Eager attention adds its mask to the scores; the fused one is fastest with booleans.
+        self._additive = model.dtype if config._attn_implementation == "eager" else None
+
+    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> "TorchState":
+        """Allocate caches, as in `LanguageModel`; memory is taken when the first token comes.
+
+        Passes of different widths give the same logits up to rounding, whatever `width_invariant` asks for.
+        Raises OptionError for a `max_length` beyond the model's.
+        """
+        if max_length > self.max_length:
+            raise OptionError(
+                f"max_length is {max_length}, but {self.name} holds {self.max_length} tokens; give less."
+            )
+        return TorchState(self, num_sequences, max_length)
+
+    @torch.inference_mode()
+    def score(self, piece: Piece, cache: RowCache) -> Logits:
+        """Run one piece; return logits `[tokens wanted, vocabulary]`, row after row, in float32 or wider."""
+        device = self.model.device
+        cache.window = Window(piece.rows, torch.as_tensor(piece.slots, device=device), piece.view)
+        logits = self.model(
+            input_ids=torch.as_tensor(piece.token_ids, device=device),
+            position_ids=torch.as_tensor(piece.positions, device=device),
+            attention_mask=attention_masks(piece, self._horizons, device, self._additive),
+            cache=cache,
+            use_cache=True,
+            logits_to_keep=torch.as_tensor(piece.wanted, device=device),
+        ).logits
+        on_host: Logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).cpu().numpy()
+        return on_host
+
+
+class TorchState:
+    """The caches of several rows of one TorchModel."""
+
+    def __init__(self, model: TorchModel, num_sequences: int, max_length: int) -> None:
+        self._model = model
+        self._max_length = max_length
+        self._num_slots = -(-(max_length + 1) // VIEW_STEP) * VIEW_STEP  # at least one is left for padding
+        self._cache = RowCache(num_sequences, self._num_slots)
+        self._lengths = [0] * num_sequences
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Tokens held for each row."""
+        return tuple(self._lengths)
+
+    def forward(
+        self,
+        token_ids: Sequence[Sequence[int]],
+        num_logits: Sequence[int],
+        parents: Sequence[Sequence[int] | None] | None = None,
+    ) -> list[Logits]:
+        """Append tokens and score the last ones, as in `ModelState`.
+
+        After a tree, `keep` or `keep_path` says which of its tokens remain before the row is fed again.
+        Raises OptionError, before anything is done, if a row would hold more than its cache was opened for.
+        """
+        feeds = [
+            Feed.of(*row)
+            for row in zip(
+                self._lengths, token_ids, num_logits, parents or [None] * len(token_ids), strict=True
+            )
+        ]
+        for row, feed in enumerate(feeds):
+            if feed.end > self._max_length:
+                raise OptionError(
+                    f"row {row} would hold {feed.end} tokens, but {self._model.name} was opened for "
+                    f"{self._max_length}; open it with a larger max_length."
+                )
+        scored: list[list[Logits]] = [[] for _ in feeds]
+        for piece in cut(feeds, PIECE_WIDTH, self._num_slots):
+            logits = self._model.score(piece, self._cache)
+            ends = piece.wanted.sum(axis=1).cumsum()
+            for parts, part in zip(scored[piece.rows], np.split(logits, ends[:-1]), strict=True):
+                parts.append(part)
+        self._lengths = [feed.end for feed in feeds]
+        nothing = np.empty((0, self._model.vocab_size), np.float32)
+        return [parts[0] if len(parts) == 1 else np.concatenate([nothing, *parts]) for parts in scored]
+
+    def keep(self, row: int, length: int) -> None:
+        """Hold the first `length` tokens of the row and forget the rest; OptionError if it holds fewer."""
+        if not 0 <= length <= self._lengths[row]:
+            raise OptionError(
+                f"row {row} holds {self._lengths[row]} tokens and cannot keep {length} of them."
+            )
+        self._lengths[row] = length
+
+    @torch.inference_mode()
+    def keep_path(self, row: int, length: int, path: Sequence[int]) -> None:
+        """Hold the first `length` tokens and, after them, those at the slots `path`, from the root down."""
+        if any(not length <= slot < self._lengths[row] for slot in path):
+            raise OptionError(
+                f"row {row} holds {self._lengths[row]} tokens and cannot keep slots {list(path)}."
+            )
+        self.keep(row, length + len(path))
+        self._cache.move(row, path, length)
+
+    def close(self) -> None:
+        """Release the buffers; idempotent. A closed state has no rows left."""
+        self._cache, self._lengths = RowCache(0, 0), []

@@ -1,0 +1,140 @@
+"""What one pass is fed: ragged rows of new tokens, chains and trees, cut into rectangles padded on the right.
+
+A *slot* is a place in a row's cache, a *position* is what the model's position embedding sees. They are the
+same for everything held and for a chain; in a tree, tokens of equal depth share a position.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+
+# Cost follows the longest row in use; rounding its length up makes the same few shapes come back.
+VIEW_STEP = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """New tokens of one row, which are written from slot `start` on."""
+
+    start: int
+    token_ids: Integers
+    positions: Integers
+    num_seen: Integers  # how many slots, from the first, each token sees
+    wanted: Booleans  # whose logits are asked for
+    lineage: Booleans | None = (
+        None  # `[tokens, tokens]`: in a tree, which of the new tokens each one sees besides
+    )
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def end(self) -> int:
+        """The slot after the last one written."""
+        return self.start + len(self)
+
+    @classmethod
+    def of(
+        cls, start: int, token_ids: Sequence[int], num_logits: int, parents: Sequence[int] | None = None
+    ) -> "Feed":
+        """Lay out the tokens that follow the `start` held ones: a chain, or a tree where `parents` are given.
+
+        `parents`: the index of each token's parent, which precedes it; -1 is the last token held.
+        """
+        tokens = np.arange(len(token_ids))
+        wanted = tokens >= len(token_ids) - num_logits
+        ids = np.array(token_ids, np.int64)
+        if parents is None:
+            return cls(start, ids, start + tokens, start + tokens + 1, wanted)
+        lineage = np.eye(len(tokens), dtype=np.bool_)  # a token is in its own lineage
+        for token, parent in enumerate(parents):
+            if parent >= 0:
+                lineage[token] |= lineage[parent]
+        depths = lineage.sum(axis=1) - 1
+        return cls(start, ids, start + depths, np.full(len(tokens), start), wanted, lineage)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """What trees add to a piece: the slots that each token sees besides, `[rows, width, view]`, and the
+    position of the token at each slot, `[rows, view]`.
+    """
+
+    lineage: Booleans
+    slot_positions: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A rectangle `[rows, width]` of tokens that goes through the model at once.
+
+    Padding stands at position 0, writes to a slot that nobody reads, and sees slot 0 alone: it is never
+    without something to attend to, which would make it NaN.
+    """
+
+    rows: slice  # the rows of the cache that take part
+    view: int  # the slots of each row that take part, at least those in use
+    token_ids: Integers
+    positions: Integers
+    slots: Integers  # where each token's key and value go
+    num_seen: Integers
+    wanted: Booleans
+    overlay: Overlay | None  # None where all rows are chains
+
+
+def cut(feeds: Sequence[Feed], width: int, num_slots: int) -> Iterator[Piece]:
+    """Cut the feeds of all rows into rectangles at most `width` wide.
+
+    Each piece is of the rows from the first to the last that has tokens left. `num_slots`: how many slots a
+    row of the cache has; the last one takes what padding writes.
+    """
+    for begin in range(0, max(map(len, feeds), default=0), width):
+        active = [row for row, feed in enumerate(feeds) if len(feed) > begin]
+        rows = slice(active[0], active[-1] + 1)
+        yield _piece(rows, feeds[rows], begin, width, num_slots)
+
+
+def _piece(rows: slice, feeds: Sequence[Feed], begin: int, width: int, num_slots: int) -> Piece:
+    """Tokens `begin` to `begin + width` of each feed."""
+    taken = [slice(begin, min(begin + width, len(feed))) for feed in feeds]
+    in_use = max(feed.start + part.stop for feed, part in zip(feeds, taken, strict=True))
+    view = min(-(-in_use // VIEW_STEP) * VIEW_STEP, num_slots)
+    shape = (len(feeds), max(part.stop for part in taken) - begin)
+    piece = Piece(
+        rows,
+        view,
+        token_ids=np.zeros(shape, np.int64),
+        positions=np.zeros(shape, np.int64),
+        slots=np.full(shape, num_slots - 1),
+        num_seen=np.ones(shape, np.int64),
+        wanted=np.zeros(shape, np.bool_),
+        overlay=_overlay(feeds, taken, shape, view),
+    )
+    for row, (feed, part) in enumerate(zip(feeds, taken, strict=True)):
+        new = slice(0, len(feed.token_ids[part]))
+        piece.token_ids[row, new] = feed.token_ids[part]
+        piece.positions[row, new] = feed.positions[part]
+        piece.slots[row, new] = feed.start + np.arange(len(feed))[part]
+        piece.num_seen[row, new] = feed.num_seen[part]
+        piece.wanted[row, new] = feed.wanted[part]
+    return piece
+
+
+def _overlay(
+    feeds: Sequence[Feed], taken: Sequence[slice], shape: tuple[int, int], view: int
+) -> Overlay | None:
+    if all(feed.lineage is None for feed in feeds):
+        return None
+    overlay = Overlay(np.zeros((*shape, view), np.bool_), np.tile(np.arange(view), (len(feeds), 1)))
+    for row, (feed, part) in enumerate(zip(feeds, taken, strict=True)):
+        if feed.lineage is not None:
+            written = slice(feed.start, feed.start + part.stop)
+            lineage = feed.lineage[part, : part.stop]
+            overlay.lineage[row, : len(lineage), written] = lineage
+            overlay.slot_positions[row, written] = feed.positions[: part.stop]
+    return overlay

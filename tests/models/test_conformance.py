@@ -1,0 +1,40 @@
+"""Every backend keeps the promises of the LanguageModel protocol."""
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from draftwise.models.tabular import TabularModel
+from draftwise.models.torch import TorchModel
+from tests.models import tiny
+from tests.models.conformance import Backend, LanguageModelConformance
+from tests.models.tiny import one_thread  # noqa: F401
+
+
+def _torch(architecture: str, dtype: torch.dtype, tolerance: float) -> Backend:
+    def make() -> TorchModel:
+        model: PreTrainedModel = tiny.ARCHITECTURES[architecture](dtype=dtype)
+        return TorchModel(model)
+
+    return Backend(f"torch-{architecture}-{dtype}".replace("torch.", ""), make, tolerance)
+
+
+BACKENDS = [
+    Backend("tabular", lambda: TabularModel.random(5, 3, seed=0)),
+    # Two that stay in float64; the others take norms or scores in float32 whatever their weights are in.
+    _torch("gpt2", torch.float64, 1e-12),
+    _torch("starcoder2", torch.float64, 1e-12),
+    _torch("llama", torch.float32, 3e-5),
+    _torch("gemma2", torch.float32, 3e-5),
+    _torch("llama4", torch.float32, 3e-5),
+]
+
+
+@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    backend: Backend = request.param
+    return backend
+
+
+class TestConformance(LanguageModelConformance):
+    """The suite, for each of them."""
