@@ -1,0 +1,89 @@
+"""An online index of one growing text: which of its ends occurred in it before, and where."""
+
+from array import array
+
+_NONE = -1
+_ROOT = 0
+# How many suffixes of the text learn at each token that they have occurred again: in running text nearly all.
+# Where one token is repeated there are as many as tokens, and the bound keeps an append cheap.
+_REFRESHED = 16
+
+
+class SuffixAutomaton:
+    """Knows the longest end of a text that occurred earlier in it; appending takes amortised constant time.
+
+    The smallest automaton that accepts all substrings of the text, grown token by token (Blumer et al.,
+    1985). A state stands for the substrings that share their end positions, and its link for their longest
+    suffix that has more of them. The whole text has one end position, so its link is the longest suffix that
+    occurred before. There are at most 2 states and 3 transitions for each token.
+    """
+
+    def __init__(self) -> None:
+        # One entry for each state. Most states have one transition, so the first one made is kept in the
+        # arrays, and a dict is made only for those that branch.
+        self._length = array("i", [0])  # of the longest substring
+        self._link = array("i", [_NONE])
+        self._end = array("i", [0])  # an end position: how many tokens of the text reach to it
+        self._token = array("i", [_NONE])
+        self._next = array("i", [_NONE])
+        self._branches: dict[int, dict[int, int]] = {}
+        self._last = _ROOT  # the state of the whole text
+        self.match_length = 0  # tokens in the longest suffix of the text that occurred earlier
+        self.match_end = 0  # where it did: the tokens before this position end with the match
+
+    def __len__(self) -> int:
+        """Tokens appended so far."""
+        return self._length[self._last]
+
+    def append(self, token_id: int) -> None:
+        """Extend the text by one token, and find the match anew."""
+        previous, end = self._last, len(self) + 1
+        self._last = self._add(end, end)
+        state = previous
+        while state != _NONE and self._follow(state, token_id) == _NONE:
+            self._connect(state, token_id, self._last)
+            state = self._link[state]
+        link = _ROOT if state == _NONE else self._single(state, token_id)
+        self._link[self._last] = link
+        self.match_length, self.match_end = self._length[link], self._end[link]
+        for _ in range(_REFRESHED):
+            if link == _ROOT:
+                break
+            self._end[link] = end
+            link = self._link[link]
+
+    def _single(self, state: int, token_id: int) -> int:
+        """The state whose longest substring is that of `state` and the token: found, or cloned."""
+        target = self._follow(state, token_id)
+        length = self._length[state] + 1
+        if self._length[target] == length:
+            return target
+        clone = self._add(length, self._end[target])
+        self._token[clone], self._next[clone] = self._token[target], self._next[target]
+        if target in self._branches:
+            self._branches[clone] = self._branches[target].copy()
+        self._link[clone] = self._link[target]
+        self._link[target] = clone
+        while state != _NONE and self._follow(state, token_id) == target:
+            self._connect(state, token_id, clone)
+            state = self._link[state]
+        return clone
+
+    def _add(self, length: int, end: int) -> int:
+        self._length.append(length)
+        self._end.append(end)
+        for column in (self._link, self._token, self._next):
+            column.append(_NONE)
+        return len(self._length) - 1
+
+    def _follow(self, state: int, token_id: int) -> int:
+        if self._token[state] == token_id:
+            return self._next[state]
+        branches = self._branches.get(state)
+        return branches.get(token_id, _NONE) if branches else _NONE
+
+    def _connect(self, state: int, token_id: int, target: int) -> None:
+        if self._token[state] in (token_id, _NONE):
+            self._token[state], self._next[state] = token_id, target
+        else:
+            self._branches.setdefault(state, {})[token_id] = target

@@ -1,0 +1,193 @@
+"""What the suite for drafters runs on. A new drafter joins it with one line in DRAFTERS."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from draftwise.drafters.base import Drafter, DraftState
+from draftwise.drafters.draft_model import DraftModel
+from draftwise.drafters.ngram import NgramModel
+from draftwise.drafters.none import NoDrafter
+from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.models.base import LanguageModel
+from draftwise.models.tabular import TabularModel
+from draftwise.randomness import Randomness, Streams
+from draftwise.sampling import SamplingParams
+from draftwise.types import Draft, Logits, Seconds, Step
+
+VOCAB_SIZE = 4
+# Targets whose vocabulary is as wide as the draft models', narrower and wider.
+TARGETS = [TabularModel.random(vocab_size, order=2, seed=1, scale=1.5) for vocab_size in (VOCAB_SIZE, 3, 6)]
+TARGET = TARGETS[0]
+
+SAMPLINGS = [
+    SamplingParams(),
+    SamplingParams(temperature=1.0),
+    SamplingParams(temperature=0.7, top_k=3),
+    SamplingParams(temperature=1.3, top_p=0.8, min_p=0.05),
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A drafter to test. `model`: what it samples from; None for a deterministic drafter."""
+
+    name: str
+    drafter: Drafter
+    model: LanguageModel | None = None
+
+    @property
+    def in_float64(self) -> bool:
+        """Whether its distributions are exact enough to be enumerated."""
+        return not isinstance(self.model, NgramModel)
+
+
+def draft_model(name: str, model: LanguageModel) -> Case:
+    return Case(name, DraftModel(model), model)
+
+
+TABLE = TabularModel.random(VOCAB_SIZE, order=2, seed=2)
+CORPUS = np.random.default_rng(3).integers(VOCAB_SIZE, size=(4, 30)).tolist()
+
+DRAFTERS = [
+    Case("none", NoDrafter()),
+    Case("prompt-lookup", PromptLookup()),
+    Case("long-prompt-lookup", PromptLookup(draft_lengths=[(1, 5)])),
+    draft_model("draft-model", TABLE),
+    draft_model("draft-model-of-short-context", TabularModel(TABLE.table, max_length=13)),
+    draft_model("the-target-itself", TARGET),
+    draft_model("unigram", NgramModel.count(CORPUS, VOCAB_SIZE, order=1)),
+    draft_model("bigram", NgramModel.count(CORPUS, VOCAB_SIZE, order=2)),
+    draft_model("4-gram", NgramModel.count(CORPUS, VOCAB_SIZE, order=4)),
+]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One round of a row: ask for a draft, accept the start of it, and append what comes after."""
+
+    limit: int
+    num_accepted: int
+    then: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A sequence to draft for; its contexts depend on what is drafted."""
+
+    prompt: tuple[int, ...]
+    turns: tuple[Turn, ...]
+    sampling: SamplingParams
+    seed: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A draft, and what it was asked for with."""
+
+    context: tuple[int, ...]
+    limit: int
+    sampling: SamplingParams
+    seed: int
+    draft: Draft
+
+
+def ask(
+    state: DraftState,
+    contexts: Sequence[Sequence[int]],
+    limits: Sequence[int],
+    sampling: Sequence[SamplingParams],
+    seeds: Sequence[int],
+) -> list[Asked]:
+    """Propose once, each row with a random stream of its own, and check what every draft must be."""
+    lent = [list(context) for context in contexts]
+    drafts = state.propose(lent, limits, sampling, [drafting(seed) for seed in seeds])
+    assert lent == [list(context) for context in contexts], "a drafter changed a context"
+    for context in lent:
+        context.clear()  # nor may it keep one
+    for draft, limit in zip(drafts, limits, strict=True):
+        assert len(draft) <= limit
+    return [
+        Asked(tuple(contexts[row]), limits[row], sampling[row], seeds[row], draft)
+        for row, draft in enumerate(drafts)
+    ]
+
+
+def ask_one(
+    state: DraftState, context: Sequence[int], limit: int, sampling: SamplingParams, seed: int = 0
+) -> Asked:
+    return ask(state, [context], [limit], [sampling], [seed])[0]
+
+
+def drafting(seed: int) -> Randomness:
+    return Streams.seeded(seed).drafting
+
+
+def play(state: DraftState, rows: Sequence[Row]) -> Iterator[list[Asked]]:
+    """Drive rows through their turns as the loop does; a row whose turns are over is a finished one."""
+    contexts = [list(row.prompt) for row in rows]
+    for number in range(max(len(row.turns) for row in rows)):
+        active = [number < len(row.turns) for row in rows]
+        asked = ask(
+            state,
+            contexts,
+            [row.turns[number].limit if on else 0 for row, on in zip(rows, active, strict=True)],
+            [row.sampling for row in rows],
+            [row.seed + number for row in rows],
+        )
+        for index, row in enumerate(rows):
+            if active[index]:
+                turn, drafted = row.turns[number], asked[index].draft.token_ids
+                num_accepted = min(turn.num_accepted, len(drafted))
+                emitted = (*drafted[:num_accepted], *turn.then)
+                contexts[index].extend(emitted)
+                pieces = ("",) * len(emitted)
+                num_fed = len(drafted) + 1
+                state.observe(Step(index, drafted, num_accepted, emitted, pieces, num_fed, Seconds()))
+        yield asked
+
+
+def assert_same_draft(one: Draft, other: Draft) -> None:
+    assert one.token_ids == other.token_ids
+    assert (one.probs is None) == (other.probs is None)
+    for row, other_row in zip(one.probs or (), other.probs or (), strict=True):
+        assert_array_equal(row, other_row)
+
+
+def rows(vocab_size: int) -> st.SearchStrategy[Row]:
+    """Rows in which anything may happen: no draft, any part of it accepted, several tokens at once."""
+    tokens = st.integers(0, vocab_size - 1)
+    turn = st.builds(
+        Turn,
+        limit=st.integers(0, 6),
+        num_accepted=st.integers(0, 6),
+        then=st.lists(tokens, min_size=1, max_size=3).map(tuple),
+    )
+    return st.builds(
+        Row,
+        prompt=st.lists(tokens, min_size=1, max_size=6).map(tuple),
+        turns=st.lists(turn, min_size=1, max_size=5).map(tuple),
+        sampling=st.sampled_from(SAMPLINGS),
+        seed=st.integers(0, 1000),
+    )
+
+
+@st.composite
+def target_and_rows(draw: Any, max_rows: int = 1) -> tuple[TabularModel, list[Row]]:
+    target = draw(st.sampled_from(TARGETS))
+    return target, draw(st.lists(rows(target.vocab_size), min_size=1, max_size=max_rows))
+
+
+def open_for(case: Case, target: LanguageModel, num_sequences: int = 1, max_length: int = 100) -> DraftState:
+    return case.drafter.open(target, num_sequences, max_length)
+
+
+def next_logits(model: LanguageModel, target: LanguageModel, tokens: Sequence[int]) -> Logits:
+    """Logits after `tokens` from a pass over all of them, cut to the vocabulary that the target shares."""
+    known = [min(token_id, model.vocab_size - 1) for token_id in tokens]
+    (logits,) = model.open(1, len(tokens)).forward([known], [1])
+    return logits[-1, : target.vocab_size]

@@ -1,0 +1,212 @@
+"""What holds for every drafter, alone and in the loop."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from numpy.testing import assert_array_equal
+from scipy.stats import chisquare
+
+from draftwise import verification
+from draftwise.decoding import generate, stream
+from draftwise.models.tabular import TabularModel
+from draftwise.sampling import SamplingParams, adjusted_probs
+from tests.drafters.conformance import (
+    DRAFTERS,
+    SAMPLINGS,
+    TARGET,
+    TARGETS,
+    Case,
+    Row,
+    ask,
+    ask_one,
+    assert_same_draft,
+    drafting,
+    next_logits,
+    open_for,
+    play,
+    target_and_rows,
+)
+from tests.enumeration import distance, law_of_generate, law_of_target
+
+every_drafter = pytest.mark.parametrize("case", DRAFTERS, ids=lambda case: case.name)
+every_sampling = pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+# A text that repeats itself, so that lookup finds something after every end of it.
+PROMPT = (0, 1, 2, 0, 1, 1, 2, 0, 1)
+SAMPLED = SamplingParams(temperature=1.0)
+
+
+@every_drafter
+@settings(max_examples=60, deadline=None)
+@given(target_and_rows())
+def test_draft_depends_on_the_context_alone(case: Case, made: tuple[TabularModel, list[Row]]) -> None:
+    """Whatever was drafted, accepted, rejected and left out before: a new state drafts the same."""
+    target, rows = made
+    for (asked,) in play(open_for(case, target), rows):
+        again = ask_one(open_for(case, target), asked.context, asked.limit, asked.sampling, asked.seed)
+        assert_same_draft(asked.draft, again.draft)
+
+
+@every_drafter
+@every_sampling
+@pytest.mark.parametrize("num_accepted", range(6))
+def test_rejection_at_every_position(case: Case, sampling: SamplingParams, num_accepted: int) -> None:
+    state = open_for(case, TARGET)
+    drafted = ask_one(state, PROMPT, 5, sampling).draft.token_ids
+    kept = drafted[:num_accepted]
+    rejected = drafted[num_accepted : num_accepted + 1] or (0,)
+    context = (*PROMPT, *kept, (rejected[0] + 1) % TARGET.vocab_size)
+    assert_same_draft(
+        ask_one(state, context, 5, sampling, seed=1).draft,
+        ask_one(open_for(case, TARGET), context, 5, sampling, seed=1).draft,
+    )
+
+
+@every_drafter
+@settings(max_examples=40, deadline=None)
+@given(target_and_rows(max_rows=4))
+def test_each_row_of_a_batch_is_as_it_is_alone(case: Case, made: tuple[TabularModel, list[Row]]) -> None:
+    target, rows = made
+    together = list(play(open_for(case, target, len(rows)), rows))
+    for index, row in enumerate(rows):
+        alone = [asked for (asked,) in play(open_for(case, target), [row])]
+        for number, asked in enumerate(together):
+            if number < len(alone):
+                assert_same_draft(asked[index].draft, alone[number].draft)
+            else:
+                assert not asked[index].draft.token_ids
+
+
+@every_drafter
+@settings(max_examples=20, deadline=None)
+@given(target_and_rows(max_rows=2))
+def test_states_of_one_drafter_do_not_meet(case: Case, made: tuple[TabularModel, list[Row]]) -> None:
+    target, rows = made
+    states = [open_for(case, target) for _ in rows]
+    games = [play(state, [row]) for state, row in zip(states, rows, strict=True)]
+    interleaved = [[next(game, None) for game in games] for _ in range(5)]
+    for index, row in enumerate(rows):
+        for number, (asked,) in enumerate(play(open_for(case, target), [row])):
+            met = interleaved[number][index]
+            assert met is not None
+            assert_same_draft(met[0].draft, asked.draft)
+
+
+@every_drafter
+@every_sampling
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"target-of-{target.vocab_size}")
+def test_tokens_are_drawn_from_the_stored_distributions(
+    case: Case, sampling: SamplingParams, target: TabularModel
+) -> None:
+    """With the random numbers it was given, in order, and no others; a deterministic drafter takes none."""
+    for seed in range(20):
+        context = [*PROMPT, seed % 3, target.vocab_size - 1]
+        draft = ask_one(open_for(case, target), context, 5, sampling, seed).draft
+        assert all(0 <= token_id < target.vocab_size for token_id in draft.token_ids)
+        if draft.probs is None:
+            assert case.model is None or sampling.temperature == 0 or not draft.token_ids
+            another = ask_one(open_for(case, target), context, 5, sampling, seed + 1).draft
+            assert draft.token_ids == another.token_ids
+            continue
+        replayed = drafting(seed)
+        assert len(draft.probs) == len(draft)
+        for position, (token_id, probs) in enumerate(zip(draft.token_ids, draft.probs, strict=True)):
+            assert probs.sum() == pytest.approx(1, abs=1e-6)
+            assert len(probs) <= target.vocab_size
+            assert probs[token_id] > 0
+            assert replayed.sample(probs) == token_id
+            assert case.model is not None
+            before = [*context, *draft.token_ids[:position]]
+            assert_array_equal(probs, adjusted_probs(next_logits(case.model, target, before), sampling))
+
+
+@every_drafter
+@every_sampling
+def test_no_draft_is_asked_for(case: Case, sampling: SamplingParams) -> None:
+    """A limit of zero, in any row at any time; and the shortest prompt there is."""
+    state = open_for(case, TARGET, num_sequences=2)
+    for limits in ([0, 0], [0, 3], [3, 0], [0, 0]):
+        asked = ask(state, [[2], [1]], limits, [sampling] * 2, [0, 1])
+        assert [len(one.draft) for one in asked if not one.limit] == [0] * limits.count(0)
+
+
+@every_drafter
+def test_contexts_may_fill_the_state(case: Case) -> None:
+    """At every length up to the last that a state is opened for, a draft is as it is in a larger state."""
+    max_length = 12
+    state = open_for(case, TARGET, max_length=max_length)
+    context = [0]
+    while len(context) < max_length:
+        limit = max_length - 1 - len(context)  # as the loop asks: the target adds one token
+        roomy = ask_one(open_for(case, TARGET), context, limit, SAMPLED, seed=len(context))
+        assert_same_draft(ask_one(state, context, limit, SAMPLED, seed=len(context)).draft, roomy.draft)
+        context.append(len(context) % 2)
+
+
+@every_drafter
+def test_closing_midway_leaves_the_drafter_usable(case: Case) -> None:
+    state = open_for(case, TARGET)
+    first = ask_one(state, PROMPT, 4, SAMPLED)
+    state.close()
+    state.close()
+    assert_same_draft(ask_one(open_for(case, TARGET), PROMPT, 4, SAMPLED).draft, first.draft)
+
+
+@every_drafter
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"target-of-{target.vocab_size}")
+def test_greedy_output_is_plain_output(case: Case, target: TabularModel) -> None:
+    plain = generate(target, PROMPT, max_new_tokens=25).token_ids
+    for num_draft_tokens in (None, 0, 1, 2, 5):
+        drafted = generate(
+            target, PROMPT, drafter=case.drafter, max_new_tokens=25, num_draft_tokens=num_draft_tokens
+        )
+        assert drafted.token_ids == plain
+    half_way = stream(target, PROMPT, drafter=case.drafter, max_new_tokens=25)
+    next(half_way)
+    assert generate(target, PROMPT, drafter=case.drafter, max_new_tokens=25).token_ids == plain
+
+
+@pytest.mark.parametrize("case", [case for case in DRAFTERS if case.in_float64], ids=lambda case: case.name)
+@pytest.mark.parametrize("sampling", [SAMPLED, SAMPLINGS[-1]], ids=str)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"target-of-{target.vocab_size}")
+def test_joint_law_is_the_targets(case: Case, sampling: SamplingParams, target: TabularModel) -> None:
+    """Every draft and every outcome of its verification, enumerated."""
+    law = law_of_generate(target, PROMPT, 3, drafter=case.drafter, sampling=sampling, num_draft_tokens=2)
+    assert distance(law, law_of_target(target, PROMPT, 3, sampling)) < 1e-12
+
+
+def p_value(case: Case, num_generations: int = 2000) -> float:
+    """Of the joint counts of the first two tokens, with real random numbers, against the target's law."""
+    counts: Counter[tuple[int, ...]] = Counter()
+    for seed in range(num_generations):
+        made = generate(
+            TARGET,
+            PROMPT,
+            drafter=case.drafter,
+            sampling=SAMPLED,
+            max_new_tokens=3,
+            num_draft_tokens=2,
+            seed=seed,
+        )
+        counts[made.token_ids[:2]] += 1
+    law = law_of_target(TARGET, PROMPT, 2, SAMPLED)
+    assert counts.keys() <= law.keys()
+    expected = [law[tokens] * num_generations for tokens in law]
+    return float(chisquare([counts[tokens] for tokens in law], expected).pvalue)
+
+
+@every_drafter
+def test_joint_counts_are_the_targets(case: Case) -> None:
+    assert p_value(case) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in DRAFTERS if case.name not in ("none", "the-target-itself")],
+    ids=lambda case: case.name,
+)
+def test_joint_counts_expose_a_verifier_without_a_residual(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "residual", lambda target_probs, draft_probs: target_probs)
+    assert p_value(case) < 1e-9
