@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _sentence(error: DraftwiseError | typer.TyperException) -> str:
     message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
-    return " ".join(message.split())
+    return " ".join(message.split()).removesuffix(".") + "."
 
 
 def _never_fail_to_encode(stream: TextIO) -> None:

@@ -1,0 +1,115 @@
+"""Model folders small enough to be made inside a test."""
+
+import json
+from pathlib import Path
+
+import gguf
+import tokenizers
+import torch
+from tokenizers import decoders, models, pre_tokenizers, trainers
+from transformers import LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+
+from tests.models.tiny import llama
+
+MAX_LENGTH = 128
+
+CORPUS = [
+    "The quick brown fox jumps over the lazy dog.",
+    "Speculative decoding drafts a few tokens, and the target verifies them in one pass.",
+    "def add(left, right):\n    return left + right\n",
+    "naïve café, 12345 and 67890; it isn't over, is it?",
+]
+SPECIAL = ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def byte_level(corpus: list[str] = CORPUS) -> tokenizers.Tokenizer:
+    """GPT-2's family: byte-level BPE."""
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(
+        corpus,
+        trainers.BpeTrainer(
+            vocab_size=320, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+        ),
+    )
+    return tokenizer
+
+
+def save_tokenizer(backend: tokenizers.Tokenizer, folder: Path, chat_template: str | None = None) -> Path:
+    """Save it as transformers does."""
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="<|im_end|>"
+    )
+    fast.chat_template = chat_template
+    fast.save_pretrained(folder)
+    return folder
+
+
+def tiny_llama(seed: int = 1) -> PreTrainedModel:
+    """A small Llama with random weights for the tokenizer above; it repeats itself and writes ASCII."""
+    model = llama(
+        seed=seed,
+        vocab_size=320,
+        hidden_size=64,
+        head_dim=16,  # the onnx engine takes multiples of 16
+        max_position_embeddings=MAX_LENGTH,
+        initializer_range=0.1,
+        bos_token_id=SPECIAL.index("<s>"),
+        eos_token_id=SPECIAL.index("<|im_end|>"),
+    )
+    tokenizer = byte_level()
+    texts = [tokenizer.decode([token_id], skip_special_tokens=True) for token_id in range(320)]
+    with torch.no_grad():  # a logit of zero is seldom the largest of them all
+        model.lm_head.weight[[not text.isascii() or not text.isprintable() or not text for text in texts]] = 0
+    return model
+
+
+def save_llama(folder: Path, seed: int = 1, chat_template: str | None = CHATML) -> Path:
+    """A transformers folder with a tiny Llama and its tokenizer."""
+    tiny_llama(seed).save_pretrained(folder)
+    return save_tokenizer(byte_level(), folder, chat_template)
+
+
+def save_gguf(folder: Path, file: Path) -> Path:
+    """What save_llama wrote as one GGUF file of float32 weights."""
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    config = model.config
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    backend = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    tokens = sorted(backend["model"]["vocab"], key=backend["model"]["vocab"].get)
+    kinds = gguf.TokenType
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([kinds.CONTROL if token in SPECIAL else kinds.NORMAL for token in tokens])
+    writer.add_token_merges([" ".join(pair) for pair in backend["model"]["merges"]])
+    writer.add_bos_token_id(config.bos_token_id)
+    writer.add_eos_token_id(config.eos_token_id)
+    writer.add_chat_template(CHATML)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    for name, weights in model.state_dict().items():
+        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(
+            name.split(".")[-2]
+        )
+        if heads:  # GGUF rotates neighbouring pairs, transformers halves
+            weights = weights.view(heads, 2, -1, weights.shape[1]).swapaxes(1, 2).reshape(weights.shape)
+        writer.add_tensor(names.get_name(name, [".weight"]), weights.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
