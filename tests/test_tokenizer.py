@@ -10,17 +10,12 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer
 
 from draftwise.errors import ModelError, PromptError
 from draftwise.tokenizer import Tokenizer
+from tests.tiny_folders import CORPUS, SPECIAL, byte_level, save_tokenizer
 
-CORPUS = [
-    "The quick brown fox jumps over the lazy dog.",
-    "Speculative decoding drafts a few tokens, and the target verifies them in one pass.",
-    "def add(left, right):\n    return left + right\n",
-    "naïve café, 12345 and 67890; it isn't over, is it?",
-]
 TEXTS = [
     *CORPUS,
     "unseen ZEBRA words",
@@ -41,23 +36,10 @@ TEMPLATE = (
     "{{ {'tools': tools, 'a<b': 'é'} | tojson }}\n"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-SPECIAL = ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 MESSAGES = [
     {"role": "system", "content": " Be brief. "},
     {"role": "user", "content": "Fix <|im_end|> this\ncode 😀, please."},
 ]
-
-
-def byte_level() -> tokenizers.Tokenizer:
-    """GPT-2's family: byte-level BPE."""
-    tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(
-        CORPUS, trainers.BpeTrainer(vocab_size=400, special_tokens=SPECIAL, initial_alphabet=alphabet)
-    )
-    return tokenizer
 
 
 def unigram() -> tokenizers.Tokenizer:
@@ -114,12 +96,7 @@ FAMILIES: list[Callable[[], tokenizers.Tokenizer]] = [byte_level, unigram, byte_
 
 
 def save(backend: tokenizers.Tokenizer, folder: Path) -> Path:
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="<|im_end|>"
-    )
-    fast.chat_template = TEMPLATE
-    fast.save_pretrained(folder)
-    return folder
+    return save_tokenizer(backend, folder, TEMPLATE)
 
 
 def amend(file: Path, **values: Any) -> None:

@@ -17,10 +17,12 @@ from draftwise.models.base import LanguageModel, ModelState
 from draftwise.randomness import Streams
 from draftwise.sampling import Distributions, SamplingParams
 from draftwise.sequence import Sequence, StopConditions
+from draftwise.tokenizer import Tokenizer
 from draftwise.types import Generation, Seconds, Step
 from draftwise.verification import verify
 
 Prompt = str | Tokens[int] | Tokens[Message]
+EMPTY_PROMPT = "the prompt is empty; give at least one character or one token."
 
 
 def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: list[Sequence]) -> list[Step]:
@@ -167,10 +169,11 @@ def generate(
 def encode_prompt(target: LanguageModel, prompt: Prompt) -> list[int]:
     """The token ids of a prompt: text and chat messages go through the target's tokenizer."""
     if len(prompt) == 0:
-        raise PromptError("the prompt is empty; give at least one character or one token.")
+        raise PromptError(EMPTY_PROMPT)
     if isinstance(prompt, str) or isinstance(prompt[0], Mapping):
         if target.tokenizer is None:
             raise PromptError(f"{target.name} has no tokenizer; give the prompt as token ids.")
+        _refuse_wordless(prompt, target.tokenizer)
         token_ids = (
             target.tokenizer.encode(prompt)
             if isinstance(prompt, str)
@@ -187,3 +190,18 @@ def encode_prompt(target: LanguageModel, prompt: Prompt) -> list[int]:
     if outside is not None:
         raise PromptError(f"token id {outside} is outside {target.name}'s vocabulary of {target.vocab_size}.")
     return token_ids
+
+
+def _refuse_wordless(prompt: Prompt, tokenizer: Tokenizer) -> None:
+    """Raise PromptError for text or messages that are empty, or special tokens and nothing else."""
+    texts = (
+        [prompt]
+        if isinstance(prompt, str)
+        else [message.get("content") for message in cast(Tokens[Message], prompt)]
+    )
+    if not any(texts):
+        raise PromptError(EMPTY_PROMPT)
+    if not any(tokenizer.decode(tokenizer.encode(text)) if isinstance(text, str) else text for text in texts):
+        raise PromptError(
+            "the prompt is special tokens and nothing else; give at least one character of text."
+        )

@@ -89,6 +89,7 @@ def test_json_accounts_for_every_token(run: Run, llama: Path, expected: draftwis
     seconds = printed["seconds"]
     assert seconds["total"] == pytest.approx(seconds["draft"] + seconds["verify"] + seconds["other"])
     assert printed["decode_tokens_per_second"] > 0
+    assert printed["width_invariant"] is False  # of the torch engine
     assert not {"plain", "speedup"} & printed.keys()
 
 

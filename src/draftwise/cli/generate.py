@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from draftwise.drafters.base import Drafter
     from draftwise.models.base import LanguageModel
-    from draftwise.types import Generation, Step
+    from draftwise.types import Step
 
 WARM_UP_TOKENS = 16
 
@@ -117,14 +117,13 @@ def generate(
     generation = Generation.of(show(steps(guesser)), len(prompt_ids))
     baseline = Generation.of(steps(NoDrafter()), len(prompt_ids)) if compare else None
     if as_json:
-        print(json.dumps(report.as_object(generation, baseline), ensure_ascii=False))
+        printed = {**report.as_object(generation, baseline), "width_invariant": model.width_invariant}
+        print(json.dumps(printed, ensure_ascii=False))
     else:
-        _close(generation, baseline, is_greedy=temperature == 0)
-
-
-def _close(generation: "Generation", baseline: "Generation | None", *, is_greedy: bool) -> None:
-    """The closing lines, where they are no part of the text that a pipe takes."""
-    out = sys.stdout if sys.stdout.isatty() else sys.stderr
-    print(report.summary(generation), file=out)
-    if baseline:
-        print(report.comparison(generation, baseline, is_greedy), file=out)
+        # The closing lines are no part of the text that a pipe takes.
+        out = sys.stdout if sys.stdout.isatty() else sys.stderr
+        print(report.summary(generation), file=out)
+        if baseline:
+            is_greedy, invariant = temperature == 0, model.width_invariant
+            line = report.comparison(generation, baseline, is_greedy=is_greedy, width_invariant=invariant)
+            print(line, file=out)

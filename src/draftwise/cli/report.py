@@ -47,8 +47,14 @@ def summary(generation: "Generation") -> str:
     )
 
 
-def comparison(speculative: "Generation", baseline: "Generation", is_greedy: bool) -> str:
-    """The line of --compare: the ratio of decode speeds, and whether the outputs are the same."""
+def comparison(
+    speculative: "Generation", baseline: "Generation", *, is_greedy: bool, width_invariant: bool
+) -> str:
+    """The line of --compare: the ratio of decode speeds, and whether the outputs are the same.
+
+    `width_invariant`: whether the target's logits have the same bits in passes of every width; where they
+    have not, greedy outputs may part at a tie.
+    """
     ratio = speedup(speculative, baseline)
     speed = (
         "too short to compare with plain decoding"
@@ -56,16 +62,14 @@ def comparison(speculative: "Generation", baseline: "Generation", is_greedy: boo
         else f"plain decoding {baseline.decode_tokens_per_second:.1f} tokens a second: "
         f"{ratio:.2f} times as fast with drafts"
     )
-    return f"{speed} · {_sameness(speculative.token_ids, baseline.token_ids, is_greedy)}"
-
-
-def _sameness(token_ids: tuple[int, ...], baseline: tuple[int, ...], is_greedy: bool) -> str:
-    if token_ids == baseline:
-        return "the same tokens"
+    if speculative.token_ids == baseline.token_ids:
+        return f"{speed} · the same tokens"
     if not is_greedy:
-        return "other tokens of the same distribution"
-    pairs = enumerate(zip_longest(token_ids, baseline), start=1)
-    return f"the tokens differ from number {next(i for i, (a, b) in pairs if a != b)} on"
+        return f"{speed} · other tokens of the same distribution"
+    pairs = enumerate(zip_longest(speculative.token_ids, baseline.token_ids), start=1)
+    parted = f"the tokens differ from number {next(i for i, (a, b) in pairs if a != b)} on"
+    reason = "" if width_invariant else " (passes of different widths round differently here)"
+    return f"{speed} · {parted}{reason}"
 
 
 def speedup(speculative: "Generation", baseline: "Generation") -> float | None:

@@ -63,5 +63,5 @@ def _writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ModelError(
-            f"{folder} cannot be written ({error.strerror}); give another place (DRAFTWISE_CACHE is the cache's)."
+            f"{folder} cannot be written ({error.strerror}); give another place or set DRAFTWISE_CACHE."
         ) from None

@@ -33,7 +33,11 @@ def to_transformers(gguf_file: str, out: str, *, progress: Progress) -> None:
 
     save_tokenizer(gguf_file, out, progress=progress)
     with _reading(Path(gguf_file)) as where:
-        model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+        model, report = AutoModelForCausalLM.from_pretrained(
+            **where, dtype=torch.float32, output_loading_info=True
+        )
+        if report["missing_keys"]:  # transformers would fill them with random numbers
+            raise ValueError(f"it lacks {min(report['missing_keys'])}")
     progress("reading the GGUF file", 0.8)
     # The weights are plain floats now; saving must not look for the quantisation that they came in.
     del model.config.quantization_config

@@ -4,6 +4,8 @@ import logging
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -73,10 +75,9 @@ def _load_onnx(found: Source, dtype: str | None, threads: int | None, progress: 
     progress(f"loading {found.name}", 0.0)
     model = load_onnx(folder, threads=threads, name=found.name)
     progress(f"loading {found.name}", 1.0)
-    if dtype and not model.precision.startswith(dtype):
-        raise OptionError(
-            f"{found.name} was converted to {model.precision}, not {dtype}; convert its source again."
-        )
+    layout = model.manifest.layout
+    if dtype and not layout.startswith(dtype):
+        raise OptionError(f"{found.name} was converted to {layout}, not {dtype}; convert its source again.")
     return model
 
 
@@ -96,17 +97,31 @@ def _load_torch(
         ) from None
     tokenizer = Tokenizer.from_folder(tokenizer_folder(found, progress), found.name)
     progress(f"loading {found.name}", 0.0)
-    model = load_torch(
-        found.path,
-        device=device,
-        dtype=dtype,
-        trust_remote_code=trust_remote_code,
-        threads=threads,
-        tokenizer=tokenizer,
-    )
+    with _without_transformers_bars():
+        model = load_torch(
+            found.path,
+            device=device,
+            dtype=dtype,
+            trust_remote_code=trust_remote_code,
+            threads=threads,
+            tokenizer=tokenizer,
+        )
     progress(f"loading {found.name}", 1.0)
     model.name = found.name
     return model
+
+
+@contextmanager
+def _without_transformers_bars() -> Iterator[None]:
+    from transformers.utils import logging as transformers_logging
+
+    enabled = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            transformers_logging.enable_progress_bar()
 
 
 def _choose_engine(found: Source, dtype: str | None, device: str | None) -> str:

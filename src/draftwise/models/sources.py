@@ -9,9 +9,8 @@ from typing import Any
 
 from draftwise.errors import ModelError
 from draftwise.models.gguf import check_magic
+from draftwise.models.onnx.manifest import MANIFEST
 from draftwise.progress import Progress
-
-MANIFEST = "draftwise.json"  # what draftwise convert writes beside a converted model
 
 
 class Kind(StrEnum):
