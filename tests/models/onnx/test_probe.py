@@ -46,7 +46,7 @@ def test_the_answer_is_kept_for_each_machine(tmp_path: Path, monkeypatch: pytest
     assert remembered_width_invariant(model, tmp_path)
     model.odd_width = 5
     assert remembered_width_invariant(model, tmp_path)
-    monkeypatch.setattr(probe, "_processor", lambda: "another processor")
+    monkeypatch.setattr(probe, "processor", lambda: "another processor")
     assert not remembered_width_invariant(model, tmp_path)
     assert sorted(json.loads((tmp_path / PROBE).read_text()).values()) == [False, True]
 

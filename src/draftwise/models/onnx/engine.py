@@ -1,5 +1,6 @@
 """LanguageModel on ONNX Runtime: key and value buffers bound once, going back is a shorter attention mask."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,6 +41,12 @@ class OnnxModel:
         self.max_length = manifest.max_length - 1  # the last position is for the one beside a lone token
         self.precision: str = manifest.layout
         self.eos_token_ids = tokenizer.eos_token_ids
+
+    @property
+    def runs_on(self) -> str:
+        """Library, layout of the weights and threads: what the time of a pass depends on."""
+        threads = self.session.get_session_options().intra_op_num_threads or os.cpu_count()
+        return f"onnxruntime {ort.__version__}, {self.precision}, {threads} threads"
 
     def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> "OnnxState":
         """Allocate one cache for each row; the rows of a pass are scored one after the other.

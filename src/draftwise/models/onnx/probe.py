@@ -1,16 +1,15 @@
 """Whether a model gives the same bits at every pass width on this machine: tried, and remembered."""
 
 import json
-import platform
 from contextlib import closing, suppress
 from itertools import accumulate
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 import onnxruntime as ort
 
 from draftwise.models.base import LanguageModel
+from draftwise.models.machine import processor
 
 PROBE = "width_invariance.json"
 MAX_WIDTH = 17
@@ -40,7 +39,7 @@ def width_invariant(model: LanguageModel) -> bool:
 
 def remembered_width_invariant(model: LanguageModel, folder: Path) -> bool:
     """The answer of `width_invariant`, kept for each machine in the model's folder if that can be written."""
-    machine = f"{_processor()}, onnxruntime {ort.__version__}"
+    machine = f"{processor()}, onnxruntime {ort.__version__}"
     try:
         answers = json.loads((folder / PROBE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -50,15 +49,3 @@ def remembered_width_invariant(model: LanguageModel, folder: Path) -> bool:
         with suppress(OSError):  # a read-only folder is probed at every load
             (folder / PROBE).write_text(json.dumps(answers, indent=1) + "\n", encoding="utf-8")
     return bool(answers[machine])
-
-
-def _processor() -> str:
-    """The processor's name and a digest of what it can do, from which ONNX Runtime chooses its kernels."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        facts = dict(
-            reversed([[part.strip() for part in line.split(":", 1)] for line in lines if ":" in line])
-        )
-        return f"{facts['model name']} {crc32(facts['flags'].encode()):08x}"
-    except (OSError, KeyError):
-        return f"{platform.machine()} {platform.processor()}"

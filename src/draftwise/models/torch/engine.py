@@ -41,6 +41,12 @@ class TorchModel:
         # Eager attention adds its mask to the scores; the fused one is fastest with booleans.
         self._additive = model.dtype if config._attn_implementation == "eager" else None
 
+    @property
+    def runs_on(self) -> str:
+        """Library, dtype, device and threads: what the time of a pass depends on."""
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        return f"torch {torch.__version__}, {dtype}, {self.model.device}, {torch.get_num_threads()} threads"
+
     def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> "TorchState":
         """Allocate caches, as in `LanguageModel`; memory is taken when the first token comes.
 

@@ -1,0 +1,1 @@
+"""Before anything is built: measure acceptance and costs, predict the speed, recommend."""

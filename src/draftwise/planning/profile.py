@@ -1,0 +1,185 @@
+"""The measured costs of a target and its drafters here: saved, reused, measured anew when stale."""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from zlib import crc32
+
+from draftwise.drafters.base import Drafter
+from draftwise.drafters.draft_model import DraftModel
+from draftwise.models.base import LanguageModel
+from draftwise.models.cache import cache_folder
+from draftwise.models.machine import processor
+from draftwise.planning.timing import Clock, Curves, Timing, draft_times, pass_times
+from draftwise.progress import Progress, shown
+
+BUDGET = 8.0  # seconds spent on rounds, of the target and of each drafter, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What the costs of a model depend on: measured under other conditions, they say nothing."""
+
+    model: str
+    runs_on: str  # library and version, precision, threads
+    machine: str
+    content: str  # a digest of what the model computes
+
+    @classmethod
+    def of(cls, model: LanguageModel) -> "Conditions":
+        """The conditions of a model here and now; takes one short pass."""
+        runs_on = getattr(model, "runs_on", type(model).__name__)  # models of a few numbers have no engine
+        return cls(model.name, runs_on, f"{processor()}, {os.cpu_count()} cores", _content(model))
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Seconds of a target's passes and of its drafters' guesses, by context length.
+
+    `verify`: by width, the positions of the pass. `drafters`: for each drafter, by the tokens it drafts.
+    """
+
+    conditions: Conditions
+    verify: Curves
+    drafters: Mapping[str, Curves] = field(default_factory=dict)
+
+    def verify_seconds(self, context_length: int) -> dict[int, float]:
+        """T(n): seconds of a pass at the measured widths n; width 1 is a lone token, as the target runs it.
+
+        Between measured context lengths and beyond them the cost is taken to be linear, as attention is.
+        """
+        return _at_context(self.verify, context_length)
+
+    def draft_seconds(self, drafter: str, context_length: int) -> dict[int, float]:
+        """Seconds that a drafter takes to guess n tokens, at the measured n; `drafter`: its `drafter_key`."""
+        return _at_context(self.drafters[drafter], context_length)
+
+    @property
+    def spread(self) -> float:
+        """The median, over all that was timed, of the distance of the quartiles over the median."""
+        spreads = [
+            timing.spread
+            for curves in (self.verify, *self.drafters.values())
+            for points in curves.values()
+            for timing in points.values()
+        ]
+        return sorted(spreads)[len(spreads) // 2]
+
+    def write(self, file: Path) -> None:
+        """Raises OSError where that cannot be written."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        partial.replace(file)
+
+    @classmethod
+    def read(cls, file: Path) -> "Profile":
+        """Raises OSError or ValueError where the file holds no readable profile."""
+        try:
+            fields = json.loads(file.read_text(encoding="utf-8"))
+            drafters = {name: _read_curves(curves) for name, curves in fields["drafters"].items()}
+            return cls(Conditions(**fields["conditions"]), _read_curves(fields["verify"]), drafters)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{file} is a profile of another version ({error}).") from None
+
+
+def profile_for(
+    target: LanguageModel,
+    drafters: Sequence[Drafter] = (),
+    *,
+    budget: float = BUDGET,
+    file: Path | None = None,
+    progress: Progress | None = None,
+    clock: Clock = perf_counter,
+) -> Profile:
+    """The profile of a target and its drafters here: the saved one, with what it lacks measured and saved.
+
+    A profile of another machine, engine, thread count or model content is measured anew. `budget`: seconds to
+    spend on each of target and drafters. `file`: None is one in the cache folder for each model, engine and
+    machine. `progress`: None draws bars on standard error where that is a terminal.
+    """
+    conditions = Conditions.of(target)
+    file = file or profile_file(conditions)
+    profile = _saved(file, conditions)
+    missing = [drafter for drafter in drafters if not profile or drafter_key(drafter) not in profile.drafters]
+    if profile and not missing:
+        return profile
+    with shown(progress) as report:
+        if profile is None:
+            verify = pass_times(target, budget=budget, clock=clock, progress=report)
+            profile = Profile(conditions, verify)
+        curves = {
+            drafter_key(drafter): draft_times(drafter, target, budget=budget, clock=clock, progress=report)
+            for drafter in missing
+        }
+    profile = replace(profile, drafters={**profile.drafters, **curves})
+    with suppress(OSError):  # where nothing can be saved, it is measured each time
+        profile.write(file)
+    return profile
+
+
+def profile_file(conditions: Conditions) -> Path:
+    """Where the profile of such a model is kept; the content is looked at when it is read."""
+    readable = re.sub(r"[^\w.-]+", "-", Path(conditions.model).name)
+    digest = crc32(f"{conditions.model}|{conditions.runs_on}|{conditions.machine}".encode())
+    return cache_folder() / "profiles" / f"{readable}-{digest:08x}.json"
+
+
+def drafter_key(drafter: Drafter) -> str:
+    """A name that drafters of another cost do not share."""
+    if isinstance(drafter, DraftModel):
+        conditions = Conditions.of(drafter.model)
+        return f"{drafter.name}, {conditions.runs_on}, {conditions.content}"
+    return drafter.name
+
+
+def _saved(file: Path, conditions: Conditions) -> Profile | None:
+    try:
+        profile = Profile.read(file)
+    except (OSError, ValueError):
+        return None
+    return profile if profile.conditions == conditions else None
+
+
+def _content(model: LanguageModel) -> str:
+    """A digest of the logits of a fixed text: other weights, another precision or kernel give other bits."""
+    length = min(8, model.max_length)
+    token_ids = [7919 * (position + 1) % model.vocab_size for position in range(length)]
+    with closing(model.open(1, length)) as state:
+        logits = state.forward([token_ids], [length])[0]
+    return f"{crc32(logits.tobytes()):08x}"
+
+
+def interpolated(points: Mapping[int, float], at: float) -> float:
+    """Linear between the points, constant before the first, and after the last as steep as just before it."""
+    sizes = sorted(points)
+    above = next((index for index, size in enumerate(sizes) if size >= at), len(sizes) - 1)
+    if at <= sizes[0] or len(sizes) == 1:
+        return points[sizes[0]]
+    low, high = sizes[above - 1], sizes[above]
+    slope = (points[high] - points[low]) / (high - low)
+    # Noise may make a curve fall at its end; it is not to be carried on to nothing.
+    return points[high] + (max(slope, 0.0) if at > high else slope) * (at - high)
+
+
+def _at_context(curves: Curves, context_length: int) -> dict[int, float]:
+    sizes = next(iter(curves.values()))
+    return {
+        size: interpolated(
+            {context: points[size].median for context, points in curves.items()}, context_length
+        )
+        for size in sizes
+    }
+
+
+def _read_curves(fields: Mapping[str, Any]) -> Curves:
+    return {
+        int(context): {int(size): Timing(**timing) for size, timing in points.items()}
+        for context, points in fields.items()
+    }

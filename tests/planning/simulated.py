@@ -1,0 +1,48 @@
+"""A clock that stands still, and models that move it by what a pass of theirs costs."""
+
+from collections.abc import Callable, Sequence
+
+from draftwise.models.context import ContextState
+from draftwise.models.tabular import TabularModel
+from draftwise.types import Logits
+
+
+class SimulatedClock:
+    """Seconds that pass only when something moves them."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class SlowModel(TabularModel):
+    """A random table whose passes take `cost(tokens held, tokens fed)` seconds of a simulated clock."""
+
+    def __init__(
+        self,
+        clock: SimulatedClock,
+        cost: Callable[[int, int], float],
+        *,
+        max_length: int = 1 << 20,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(TabularModel.random(50, seed=seed).table, name="slow", max_length=max_length)
+        self.clock = clock
+        self.cost = cost
+
+    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> ContextState:
+        state = super().open(num_sequences, max_length)
+        forward = state.forward
+
+        def slowly(token_ids: Sequence[Sequence[int]], num_logits: Sequence[int]) -> list[Logits]:
+            for held, fed in zip(state.lengths, token_ids, strict=True):
+                self.clock.now += self.cost(held, len(fed)) if fed else 0.0
+            return forward(token_ids, num_logits)
+
+        state.forward = slowly  # type: ignore[method-assign, assignment]
+        return state
+
+
+def silent(stage: str, fraction: float) -> None:
+    """No progress to show."""
