@@ -2,9 +2,11 @@
 
 import codecs
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 import numpy as np
 
+from draftwise.control.base import Limit
 from draftwise.models.base import LanguageModel
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness
@@ -23,17 +25,20 @@ class RowDrafter:
         self.target_vocab_size = target.vocab_size
         return self
 
+    def confidence(self, row: int, context: Sequence[int]) -> float | None:
+        return None
+
     def propose(
         self,
         contexts: Sequence[Sequence[int]],
-        limits: Sequence[int],
+        limits: Sequence[Limit],
         sampling: Sequence[SamplingParams],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         return [self.draft(*row) for row in zip(contexts, limits, sampling, randomness, strict=True)]
 
     def draft(
-        self, context: Sequence[int], limit: int, sampling: SamplingParams, randomness: Randomness
+        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
     ) -> Draft:
         raise NotImplementedError
 
@@ -61,13 +66,16 @@ class SamplingDrafter(RowDrafter):
         self.sampling = sampling
 
     def draft(
-        self, context: Sequence[int], limit: int, sampling: SamplingParams, randomness: Randomness
+        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
     ) -> Draft:
         drafted: list[int] = []
         probs: list[Probs] = []
-        while len(drafted) < limit and self.go_on(drafted):
-            probs.append(self.next_probs([*context, *drafted], self.sampling or sampling))
-            drafted.append(randomness.sample(probs[-1]))
+        while limit.allows(len(drafted)) and self.go_on(drafted):
+            ahead = self.next_probs([*context, *drafted], self.sampling or sampling)
+            if not limit.allows(len(drafted), float(ahead.max())):
+                break
+            probs.append(ahead)
+            drafted.append(randomness.sample(ahead))
         return Draft(tuple(drafted), probs)
 
     def next_probs(self, tokens: Sequence[int], sampling: SamplingParams) -> Probs:
@@ -85,9 +93,10 @@ class GuessingDrafter(RowDrafter):
         self.guess = guess
 
     def draft(
-        self, context: Sequence[int], limit: int, sampling: SamplingParams, randomness: Randomness
+        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
     ) -> Draft:
-        return Draft(tuple(self.guess(context))[:limit])
+        guessed = enumerate(self.guess(context))
+        return Draft(tuple(token_id for _, token_id in takewhile(lambda at: limit.allows(at[0]), guessed)))
 
 
 class PieceTokenizer(Tokenizer):

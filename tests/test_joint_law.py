@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from draftwise import decoding
+from draftwise.control.base import Limit
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.none import NoDrafter
@@ -195,7 +196,7 @@ class StoresOtherProbs(SamplingDrafter):
     """Hands over the unfiltered distribution, and not the one it drew from."""
 
     def draft(
-        self, context: Sequence[int], limit: int, sampling: SamplingParams, randomness: Randomness
+        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
     ) -> Draft:
         draft = super().draft(context, limit, sampling, randomness)
         tokens = [*context, *draft.token_ids]
@@ -209,7 +210,7 @@ class DropsATokenForItsValue(SamplingDrafter):
     """Ends its draft before the first 0 that it drew."""
 
     def draft(
-        self, context: Sequence[int], limit: int, sampling: SamplingParams, randomness: Randomness
+        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
     ) -> Draft:
         draft = super().draft(context, limit, sampling, randomness)
         assert draft.probs is not None

@@ -33,13 +33,9 @@ def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: 
     """
     start = perf_counter()
     active = [row for row, sequence in enumerate(rows) if sequence.finish_reason is None]
-    limits = [
-        0 if row.finish_reason else min(limit, row.budget - 1)  # the target always adds one token of its own
-        for limit, row in zip(controller.limits(rows), rows, strict=True)
-    ]
     drafts = drafting.propose(
         [row.token_ids for row in rows],
-        limits,
+        controller.limits(rows),
         [row.sampling for row in rows],
         [row.streams.drafting for row in rows],
     )

@@ -57,6 +57,11 @@ class Sequence:
         """How many more tokens may be emitted."""
         return self.num_prompt_tokens + self.stop.max_new_tokens - len(self.token_ids)
 
+    @property
+    def room(self) -> int:
+        """The most tokens that a draft may have: the target always adds one of its own; 0 when finished."""
+        return 0 if self.finish_reason else self.budget - 1
+
     def extend(self, token_ids: Tokens[int]) -> tuple[str, ...]:
         """Append tokens, at most up to the one that ends the sequence; return the text each completed."""
         pieces = []

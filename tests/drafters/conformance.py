@@ -8,11 +8,13 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from draftwise.control.base import Limit, UpTo
 from draftwise.drafters.base import Drafter, DraftState
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.ngram import NgramModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.drafters.several import Several
 from draftwise.models.base import LanguageModel
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness, Streams
@@ -63,6 +65,7 @@ DRAFTERS = [
     draft_model("unigram", NgramModel.count(CORPUS, VOCAB_SIZE, order=1)),
     draft_model("bigram", NgramModel.count(CORPUS, VOCAB_SIZE, order=2)),
     draft_model("4-gram", NgramModel.count(CORPUS, VOCAB_SIZE, order=4)),
+    Case("several", Several([NoDrafter(), DraftModel(TABLE), PromptLookup()]), TABLE),
 ]
 
 
@@ -96,21 +99,50 @@ class Asked:
     draft: Draft
 
 
+@dataclass
+class Sure(Limit):
+    """Allows a number of tokens, each only where the drafter is sure enough of it before it is drawn."""
+
+    most: int
+    least_confidence: float
+    allowed: int = 0
+    refused: bool = False
+
+    def choose(self, confidences: Sequence[float | None]) -> int | None:
+        return UpTo(self.most).choose(confidences)
+
+    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
+        assert not self.refused, "a drafter asked again after it was refused"
+        assert num_drafted in (self.allowed - 1, self.allowed), (
+            "a drafter asked for another token than the next"
+        )
+        unsure = confidence is not None and confidence < self.least_confidence
+        self.refused = unsure or num_drafted >= self.most
+        if not self.refused:
+            self.allowed = num_drafted + 1
+        return not self.refused
+
+
 def ask(
     state: DraftState,
     contexts: Sequence[Sequence[int]],
     limits: Sequence[int],
     sampling: Sequence[SamplingParams],
     seeds: Sequence[int],
+    least_confidence: float = 0.0,
 ) -> list[Asked]:
     """Propose once, each row with a random stream of its own, and check what every draft must be."""
     lent = [list(context) for context in contexts]
-    drafts = state.propose(lent, limits, sampling, [drafting(seed) for seed in seeds])
+    for row, context in enumerate(lent):
+        confidence = state.confidence(row, context)
+        assert confidence is None or 0 <= confidence <= 1
+    asked = [Sure(limit, least_confidence) for limit in limits]
+    drafts = state.propose(lent, asked, sampling, [drafting(seed) for seed in seeds])
     assert lent == [list(context) for context in contexts], "a drafter changed a context"
     for context in lent:
         context.clear()  # nor may it keep one
-    for draft, limit in zip(drafts, limits, strict=True):
-        assert len(draft) <= limit
+    for draft, limit in zip(drafts, asked, strict=True):
+        assert len(draft) <= min(limit.most, limit.allowed)
     return [
         Asked(tuple(contexts[row]), limits[row], sampling[row], seeds[row], draft)
         for row, draft in enumerate(drafts)
@@ -118,9 +150,14 @@ def ask(
 
 
 def ask_one(
-    state: DraftState, context: Sequence[int], limit: int, sampling: SamplingParams, seed: int = 0
+    state: DraftState,
+    context: Sequence[int],
+    limit: int,
+    sampling: SamplingParams,
+    seed: int = 0,
+    least_confidence: float = 0.0,
 ) -> Asked:
-    return ask(state, [context], [limit], [sampling], [seed])[0]
+    return ask(state, [context], [limit], [sampling], [seed], least_confidence)[0]
 
 
 def drafting(seed: int) -> Randomness:

@@ -11,6 +11,7 @@ from draftwise import verification
 from draftwise.decoding import generate, stream
 from draftwise.models.tabular import TabularModel
 from draftwise.sampling import SamplingParams, adjusted_probs
+from draftwise.types import Draft
 from tests.drafters.conformance import (
     DRAFTERS,
     SAMPLINGS,
@@ -128,6 +129,24 @@ def test_no_draft_is_asked_for(case: Case, sampling: SamplingParams) -> None:
     for limits in ([0, 0], [0, 3], [3, 0], [0, 0]):
         asked = ask(state, [[2], [1]], limits, [sampling] * 2, [0, 1])
         assert [len(one.draft) for one in asked if not one.limit] == [0] * limits.count(0)
+
+
+@every_drafter
+@every_sampling
+@pytest.mark.parametrize("least_confidence", [0.35, 0.5, 0.65, 1.1])
+def test_a_draft_may_end_where_the_drafter_is_unsure(
+    case: Case, sampling: SamplingParams, least_confidence: float
+) -> None:
+    """It is then the start of the draft that it would have been: no token is drawn and left out."""
+    state = open_for(case, TARGET)
+    context = list(PROMPT)
+    for seed in range(10):
+        whole = ask_one(open_for(case, TARGET), context, 5, sampling, seed).draft
+        unsure = ask_one(state, context, 5, sampling, seed, least_confidence).draft
+        probs = whole.probs and whole.probs[: len(unsure)]
+        assert_same_draft(unsure, Draft(whole.token_ids[: len(unsure)], probs or None))
+        assert least_confidence <= 1 or not unsure
+        context += [*unsure.token_ids[: seed % 3], seed % TARGET.vocab_size]
 
 
 @every_drafter

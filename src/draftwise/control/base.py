@@ -1,17 +1,55 @@
-"""The protocol of what decides how far to draft."""
+"""The protocols of what decides how far to draft."""
 
 from collections.abc import Sequence as Rows
+from dataclasses import dataclass
 from typing import Protocol
 
 from draftwise.sequence import Sequence
 from draftwise.types import Step
 
 
-class Controller(Protocol):
-    """Decides before each step how many tokens may be drafted, and learns from what became of them."""
+class Limit(Protocol):
+    """How far the draft of one row may go in one step; a drafter asks it before each token, never after.
 
-    def limits(self, rows: Rows[Sequence]) -> list[int]:
-        """The most tokens to draft for each row; 0 is plain decoding."""
+    A confidence is how likely the drafter takes its next token to be accepted, a number from 0 to 1 known
+    before the token is drawn. Its scale is the drafter's own: whoever decides with it calibrates it.
+    """
+
+    def choose(self, confidences: Rows[float | None]) -> int | None:
+        """Which of several drafters is to draft, None for none of them.
+
+        `confidences`: what each knows for free of its first token: 0 if it has none to offer, None if it
+        would have to work to know.
+        """
+        ...
+
+    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
+        """Whether to draft one more token after `num_drafted`.
+
+        A drafter that works for its confidence asks twice: without it before the work, and with it before the
+        token is drawn.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UpTo:
+    """Allows a number of tokens, from the first drafter that has a guess."""
+
+    num_draft_tokens: int
+
+    def choose(self, confidences: Rows[float | None]) -> int | None:
+        return next((index for index, confidence in enumerate(confidences) if confidence != 0), None)
+
+    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
+        return num_drafted < self.num_draft_tokens
+
+
+class Controller(Protocol):
+    """Decides before each step how far to draft, and learns from what became of it."""
+
+    def limits(self, rows: Rows[Sequence]) -> Rows[Limit]:
+        """The limit of each row's draft, at most its `room`."""
         ...
 
     def observe(self, step: Step) -> None:

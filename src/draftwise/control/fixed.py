@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence as Rows
 
+from draftwise.control.base import UpTo
 from draftwise.errors import OptionError
 from draftwise.sequence import Sequence
 from draftwise.types import Step
@@ -15,8 +16,8 @@ class Fixed:
             raise OptionError(f"num_draft_tokens is {num_draft_tokens}; give 0 (no drafting) or more.")
         self.num_draft_tokens = num_draft_tokens
 
-    def limits(self, rows: Rows[Sequence]) -> list[int]:
-        return [self.num_draft_tokens] * len(rows)
+    def limits(self, rows: Rows[Sequence]) -> list[UpTo]:
+        return [UpTo(min(self.num_draft_tokens, row.room)) for row in rows]
 
     def observe(self, step: Step) -> None:
         """A constant learns nothing."""

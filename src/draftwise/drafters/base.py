@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from draftwise.control.base import Limit
 from draftwise.models.base import LanguageModel
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
@@ -12,19 +13,23 @@ from draftwise.types import Draft, Step
 class DraftState(Protocol):
     """What a drafter remembers of several independent sequences (rows)."""
 
+    def confidence(self, row: int, context: Sequence[int]) -> float | None:
+        """What is known for free of the token that would follow `context`, as `Limit.choose` takes it."""
+        ...
+
     def propose(
         self,
         contexts: Sequence[Sequence[int]],
-        limits: Sequence[int],
+        limits: Sequence[Limit],
         sampling: Sequence[SamplingParams],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
-        """Guess up to `limits[row]` tokens that follow `contexts[row]`; an empty draft is a guess too.
+        """Guess the tokens that follow `contexts[row]` as far as `limits[row]` allows; none is a guess too.
 
         Token ids are below the target's `vocab_size`: it has to score them. A context only grows between
-        calls, and is not to be changed or kept. How many tokens are drafted may depend on what was drafted
-        before and on the distributions, never on a token just drawn: a sampled draft token that is dropped
-        because of its value biases the output.
+        calls, and is not to be changed or kept. A token is drawn once its limit has allowed it, and then is
+        part of the draft: how many there are may depend on what was drafted before and on the distributions,
+        never on a token just drawn. A sampled draft token that is dropped for its value biases the output.
         """
         ...
 

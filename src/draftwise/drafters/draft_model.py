@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from draftwise.control.base import Limit
 from draftwise.errors import OptionError, TokenizerMismatchError
 from draftwise.models.base import LanguageModel, ModelState
 from draftwise.randomness import Randomness
@@ -57,35 +58,44 @@ class DraftModelState:
         self._vocab_size = vocab_size
         self._target_vocab_size = target_vocab_size
         # For each row: how much of its context has been read, and what was drafted there. The cache holds the
-        # first and then the second, but for its last token.
+        # first and then the second, its last token only where a distribution after it was asked for.
         self._read = [0] * num_sequences
         self._drafted: list[list[int]] = [[] for _ in range(num_sequences)]
+
+    def confidence(self, row: int, context: Sequence[int]) -> float | None:
+        return None if self._room(context) > 0 else 0.0
+
+    def _room(self, context: Sequence[int]) -> int:
+        """How many tokens can be drafted: the last one is not fed."""
+        return self._capacity + 1 - len(context)
 
     def propose(
         self,
         contexts: Sequence[Sequence[int]],
-        limits: Sequence[int],
+        limits: Sequence[Limit],
         sampling: Sequence[SamplingParams],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
-        lengths = [
-            max(0, min(limit, self._capacity + 1 - len(context)))  # the last token drafted is not fed
-            for context, limit in zip(contexts, limits, strict=True)
-        ]
-        feeds = [self._catch_up(row, contexts[row]) if length else [] for row, length in enumerate(lengths)]
+        def goes_on(row: int) -> bool:
+            count = len(drafted[row])
+            return count < self._room(contexts[row]) and limits[row].allows(count)
+
         drafted: list[list[int]] = [[] for _ in contexts]
         drawn_from: list[list[Probs]] = [[] for _ in contexts]
+        feeds = [self._catch_up(row, context) if goes_on(row) else [] for row, context in enumerate(contexts)]
+        for row in [row for row, feed in enumerate(feeds) if feed]:
+            self._read[row], self._drafted[row] = len(contexts[row]), drafted[row]
         while any(feeds):
             logits = self._cache.forward(feeds, [1 if feed else 0 for feed in feeds])
             for row in [row for row, feed in enumerate(feeds) if feed]:
-                token_id, probs = self._draw(logits[row][-1], sampling[row], randomness[row])
-                drafted[row].append(token_id)
-                if probs is not None:
-                    drawn_from[row].append(probs)
-                feeds[row] = [token_id] if len(drafted[row]) < lengths[row] else []
-        for row, token_ids in enumerate(drafted):
-            if token_ids:
-                self._read[row], self._drafted[row] = len(contexts[row]), token_ids
+                feeds[row] = []
+                ahead = Next(logits[row][-1][: self._target_vocab_size], sampling[row])
+                if limits[row].allows(len(drafted[row]), ahead.confidence):
+                    drafted[row].append(ahead.draw(randomness[row]))
+                    if ahead.probs is not None:
+                        drawn_from[row].append(ahead.probs)
+                    if goes_on(row):
+                        feeds[row] = drafted[row][-1:]
         return [
             Draft(tuple(token_ids), probs or None)
             for token_ids, probs in zip(drafted, drawn_from, strict=True)
@@ -97,26 +107,33 @@ class DraftModelState:
         emitted = context[read : read + len(drafted)]
         rejected_at = (i for i, (a, b) in enumerate(zip(drafted, emitted, strict=False)) if a != b)
         accepted = next(rejected_at, len(drafted))
-        # The cache lacks the last token drafted, and one token is always fed, for its logits.
+        # The cache may lack the last token drafted, and one token is always fed, for its logits.
         self._cache.keep(row, min(read + accepted, self._cache.lengths[row], len(context) - 1))
         tail = context[self._cache.lengths[row] :]
         # Padding that the target emitted may lie beyond this model's vocabulary. Reading its last token there
         # makes a worse guess, which is still an exact one.
         return [min(token_id, self._vocab_size - 1) for token_id in tail]
 
-    def _draw(
-        self, logits: Logits, sampling: SamplingParams, randomness: Randomness
-    ) -> tuple[int, Probs | None]:
-        """One token, and what it was drawn from; the target's vocabulary may be the narrower one."""
-        logits = logits[: self._target_vocab_size]
-        if sampling.temperature == 0:
-            # A point mass either way; saying so spares the verification a row as wide as the vocabulary.
-            return int(np.argmax(logits)), None
-        probs = adjusted_probs(logits, sampling)
-        return randomness.sample(probs), probs
-
     def observe(self, step: Step) -> None:
         """Nothing to learn: the contexts say what was accepted."""
 
     def close(self) -> None:
         self._cache.close()
+
+
+class Next:
+    """The next draft token before it is drawn: its distribution, and how sure the draft model is of it."""
+
+    def __init__(self, logits: Logits, sampling: SamplingParams) -> None:
+        """`logits`: `[vocabulary]`, no wider than the target's."""
+        self._best = int(np.argmax(logits))
+        # Greedily a point mass; None says so, and spares the verification a row as wide as the vocabulary.
+        self.probs: Probs | None = None
+        if sampling.temperature == 0:
+            self.confidence = 1 / float(np.exp(logits - logits[self._best]).sum())
+        else:
+            self.probs = adjusted_probs(logits, sampling)
+            self.confidence = float(self.probs[self._best])
+
+    def draw(self, randomness: Randomness) -> int:
+        return self._best if self.probs is None else randomness.sample(self.probs)

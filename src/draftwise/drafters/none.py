@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from draftwise.control.base import Limit
 from draftwise.models.base import LanguageModel
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
@@ -17,10 +18,13 @@ class NoDrafter:
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "NoDrafter":
         return self
 
+    def confidence(self, row: int, context: Sequence[int]) -> float:
+        return 0.0
+
     def propose(
         self,
         contexts: Sequence[Sequence[int]],
-        limits: Sequence[int],
+        limits: Sequence[Limit],
         sampling: Sequence[SamplingParams],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:

@@ -2,8 +2,9 @@
 
 from bisect import bisect
 from collections.abc import Sequence
-from itertools import cycle, islice
+from itertools import cycle, islice, takewhile
 
+from draftwise.control.base import Limit
 from draftwise.drafters.suffix_automaton import SuffixAutomaton
 from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel
@@ -52,22 +53,33 @@ class PromptLookupState:
         self._drafter = drafter
         self._indexes = [SuffixAutomaton() for _ in range(num_sequences)]
 
+    def confidence(self, row: int, context: Sequence[int]) -> float:
+        index = self._read(row, context)
+        return _confidence(index.match_length) if self._drafter.draft_length(index.match_length) else 0.0
+
     def propose(
         self,
         contexts: Sequence[Sequence[int]],
-        limits: Sequence[int],
+        limits: Sequence[Limit],
         sampling: Sequence[SamplingParams],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         return [
-            self._guess(index, context, limit) if limit else Draft()
-            for index, context, limit in zip(self._indexes, contexts, limits, strict=True)
+            self._guess(row, context, limit) if limit.allows(0) else Draft()
+            for row, (context, limit) in enumerate(zip(contexts, limits, strict=True))
         ]
 
-    def _guess(self, index: SuffixAutomaton, context: Sequence[int], limit: int) -> Draft:
+    def _read(self, row: int, context: Sequence[int]) -> SuffixAutomaton:
+        index = self._indexes[row]
         for token_id in context[len(index) :]:
             index.append(token_id)
-        length = min(limit, self._drafter.draft_length(index.match_length))
+        return index
+
+    def _guess(self, row: int, context: Sequence[int], limit: Limit) -> Draft:
+        index = self._read(row, context)
+        most = self._drafter.draft_length(index.match_length)
+        allowed = takewhile(lambda i: limit.allows(i, _confidence(index.match_length + i)), range(most))
+        length = sum(1 for _ in allowed)
         copied = context[index.match_end : index.match_end + length]
         # A copy that reaches the end of the text goes on with what it has just written: the text is periodic.
         return Draft(tuple(islice(cycle(copied), length)))
@@ -77,3 +89,8 @@ class PromptLookupState:
 
     def close(self) -> None:
         self._indexes.clear()
+
+
+def _confidence(match_length: int) -> float:
+    """One to `match_length` are the odds that the copy goes on: the longer the match, the likelier."""
+    return match_length / (match_length + 1)

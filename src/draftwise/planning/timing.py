@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from draftwise.control.base import UpTo
 from draftwise.drafters.base import Drafter, DraftState
 from draftwise.models.base import LanguageModel, ModelState
 from draftwise.progress import Progress
@@ -98,7 +99,7 @@ def draft_times(
 
 def propose(state: DraftState, contexts: Sequence[Sequence[int]], row: int, length: int) -> None:
     """Have one row of a drafter guess greedily; the others draft nothing."""
-    limits = [length if index == row else 0 for index in range(len(contexts))]
+    limits = [UpTo(length if index == row else 0) for index in range(len(contexts))]
     randomness = [Streams.seeded(0).drafting] * len(contexts)
     state.propose(contexts, limits, [SamplingParams()] * len(contexts), randomness)
 
