@@ -10,10 +10,16 @@ from draftwise.theory import (
     acceptance_rate,
     divergence,
     expected_tokens,
+    guaranteed_speedup,
+    measured_optimum,
+    measured_speedup,
+    memory_accesses,
+    one_shot_rejection_rate,
     operations,
     optimal_num_draft_tokens,
     oracle_speedup,
     speedup,
+    survival,
 )
 
 RATES = [0.0, 0.1, 0.5, 0.9, 0.99, 1.0]
@@ -167,3 +173,101 @@ def test_costs_and_lengths_out_of_range_are_refused(number: float) -> None:
         oracle_speedup(0.5, number)
     with pytest.raises(OptionError, match="limit is"):
         optimal_num_draft_tokens(0.5, 0.1, number)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="memory_cost is"):
+        memory_accesses(0.5, 1, number)
+
+
+def test_figure_2() -> None:
+    """Each curve starts at 1, ends at γ + 1 and lies below the one without a limit, 1 / (1 - α)."""
+    for num_draft_tokens in (1, 3, 5, 7, 10):
+        curve = [expected_tokens(alpha / 20, num_draft_tokens) for alpha in range(21)]
+        assert curve[0] == 1
+        assert curve[-1] == num_draft_tokens + 1
+        assert curve == sorted(curve)
+        for alpha, tokens in enumerate(curve[1:-1], start=1):
+            assert 1 < tokens < oracle_speedup(alpha / 20, 0)
+    printed = {1: 1.8, 3: 2.952, 5: 3.689, 7: 4.161, 10: 4.571}  # at α = 0.8
+    assert {gamma: round(expected_tokens(0.8, gamma), 3) for gamma in printed} == printed
+    assert oracle_speedup(0.8, 0) == pytest.approx(5)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.7, 0.9])
+def test_figure_4(alpha: float) -> None:
+    """At c = ĉ = 0 more draft tokens buy speed with operations, and speed is what memory is spared."""
+    lengths = range(1, 11)
+    speeds = [speedup(alpha, gamma) for gamma in lengths]
+    counts = [operations(alpha, gamma) for gamma in lengths]
+    assert speeds == sorted(speeds)
+    assert counts == sorted(counts)
+    for gamma, speed, count in zip(lengths, speeds, counts, strict=True):
+        assert speed * count == pytest.approx(gamma + 1)
+        assert speed * memory_accesses(alpha, gamma) == pytest.approx(1)
+
+
+def test_bigram_of_section_3_6() -> None:
+    assert round(speedup(0.2, 3), 2) == 1.25
+
+
+def test_corollary_3_9_is_the_speed_of_one_draft_token() -> None:
+    assert guaranteed_speedup(0.6, 0.1) == pytest.approx(1.6 / 1.1)
+
+
+def test_memory_of_the_drafter_counts_when_asked() -> None:
+    assert memory_accesses(0.5, 2, memory_cost=0.25) == pytest.approx(1.5 / 1.75)
+
+
+def test_rates_by_position() -> None:
+    assert survival([0.9, 0.5, 0.2], 3) == pytest.approx([1, 0.9, 0.45, 0.09])
+    assert survival(0.5, 0) == survival([], 0) == [1]
+    assert expected_tokens([0.9, 0.5, 0.2], 2) == pytest.approx(2.35)
+    for closed_form in (expected_tokens, operations, memory_accesses, speedup):
+        assert closed_form([0.7] * 4, 4) == pytest.approx(closed_form(0.7, 4))
+    with pytest.raises(OptionError, match="2 positions"):
+        expected_tokens([0.9, 0.5], 3)
+    with pytest.raises(OptionError, match="alpha is 1"):
+        expected_tokens([0.9, 1.2], 1)
+
+
+def test_a_measured_curve() -> None:
+    """The 1.5B int8 of a machine of two cores: what the paper takes to be free costs most of the gain."""
+    widths = {1: 68, 2: 68, 3: 73, 4: 75, 5: 91, 6: 107}
+    assert measured_speedup(0.8, 3, widths.__getitem__, lambda length: 16 * length) == pytest.approx(
+        2.952 * 68 / (75 + 48)
+    )
+    assert measured_speedup(0.8, 0, widths.__getitem__, lambda length: 16 * length) == 1
+    assert measured_optimum(0.8, widths.__getitem__, lambda length: 0, limit=5) == 3
+    assert measured_optimum(0.9, widths.__getitem__, lambda length: 0, limit=5) == 3
+    assert measured_optimum(0.1, widths.__getitem__, lambda length: 16 * length, limit=5) == 0
+    # With a flat curve it is the paper's.
+    assert measured_optimum(0.7, lambda width: 1, lambda length: 0.05 * length) == 6
+
+
+def test_lenience_of_appendix_a_5() -> None:
+    p, q = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.2, 0.6])
+    assert acceptance_rate(p, q) == pytest.approx(0.5)
+    assert acceptance_rate(p, q, lenience=0.5) == pytest.approx(0.6)
+    assert acceptance_rate(p, q, lenience=0.1) == pytest.approx(1)
+    for lenience in (0, -0.5, 1.5, nan):
+        with pytest.raises(OptionError, match="lenience is"):
+            acceptance_rate(p, q, lenience)
+
+
+@pytest.mark.parametrize(
+    ("lenience", "alpha", "printed"), [(1, 0.75, 3.3), (0.3, 0.80, 3.9), (0.1, 0.87, 4.9)]
+)
+def test_lenient_speeds_of_appendix_a_5(lenience: float, alpha: float, printed: float) -> None:
+    """T5-small, greedy, γ = 8, c = 0.015."""
+    assert round(speedup(alpha, 8, 0.015), 1) == printed
+
+
+def test_rejection_sampling_that_tries_once() -> None:
+    """Σ p · min q/p, by its definition, and never above α (A.2)."""
+    rng = np.random.default_rng(0)
+    for sizes in ((4, 4), (3, 5), (4, 4)):
+        p, q = (rng.dirichlet(np.ones(size)) for size in sizes)
+        ratio = min(q[i] / p[i] for i in range(len(p)))
+        assert one_shot_rejection_rate(p, q) == pytest.approx(sum(p) * ratio)
+        assert one_shot_rejection_rate(p, q) <= acceptance_rate(p, q)
+    assert one_shot_rejection_rate(q, q) == 1
+    assert one_shot_rejection_rate(np.array([0.5, 0.5]), np.array([1.0])) == 0
+    assert one_shot_rejection_rate(np.array([1.0, 0.0]), np.array([0.3, 0.7])) == pytest.approx(0.3)

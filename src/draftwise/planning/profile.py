@@ -19,7 +19,7 @@ from draftwise.models.machine import processor
 from draftwise.planning.timing import Clock, Curves, Timing, draft_times, pass_times
 from draftwise.progress import Progress, shown
 
-BUDGET = 8.0  # seconds spent on rounds, of the target and of each drafter, at most
+BUDGET = 4.0  # seconds spent on rounds, of the target and of each drafter; slow models take longer
 
 
 @dataclass(frozen=True, slots=True)
