@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from draftwise import decoding
 from draftwise.control.base import Limit
@@ -124,6 +126,30 @@ def test_larger_vocabularies(vocab_size: int) -> None:
     drafter = SamplingDrafter(TabularModel.random(vocab_size, 2, seed=2))
     law = law_of_steps(target(vocab_size), PROMPT, 3, drafter=drafter, sampling=SAMPLED, num_draft_tokens=2)
     assert distance(law, law_of_target(target(vocab_size), PROMPT, 3, SAMPLED)) < 1e-12
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(2, 3),
+    st.integers(2, 4),
+    st.integers(0, 10_000),
+    st.builds(
+        SamplingParams,
+        temperature=st.floats(0.05, 20),
+        top_k=st.none() | st.integers(1, 4),
+        top_p=st.floats(0.1, 1),
+        min_p=st.floats(0, 0.9),
+    ),
+    st.integers(1, 3),
+)
+def test_any_pair_of_models(
+    vocab_size: int, draft_vocab_size: int, seed: int, sampling: SamplingParams, num_draft_tokens: int
+) -> None:
+    banning, draft = with_bans(vocab_size, seed), DraftModel(with_bans(draft_vocab_size, seed + 2))
+    law = law_of_steps(
+        banning, PROMPT, 2, drafter=draft, sampling=sampling, num_draft_tokens=num_draft_tokens
+    )
+    assert distance(law, law_of_target(banning, PROMPT, 2, sampling)) < 1e-12
 
 
 def test_state_carried_over_many_steps() -> None:

@@ -63,6 +63,18 @@ def test_accept_at_the_ends() -> None:
     assert all(random.accept(1.0) for _ in range(1000))
 
 
+def test_the_smallest_draw_does_not_win_at_probability_zero() -> None:
+    class Zero:
+        def random(self) -> float:
+            return 0.0
+
+    random = stream(0)
+    random._generator = Zero()  # type: ignore[assignment]
+    assert not random.accept(0.0)
+    assert random.accept(1.0)
+    assert random.sample(np.array([0.0, 0.5, 0.5, 0.0])) == 2
+
+
 def test_accept_has_its_probability() -> None:
     random = stream(0)
     accepted = sum(random.accept(0.3) for _ in range(10_000))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwise.errors import DraftError
-from draftwise.randomness import Streams
+from draftwise.randomness import Randomness, Streams
 from draftwise.theory import acceptance_rate
 from draftwise.types import Draft, Probs, Verdict
 from draftwise.verification import acceptance_probability, residual, verify
@@ -98,8 +98,8 @@ def test_residual_of_what_is_almost_equal_is_a_distribution() -> None:
     assert rest.sum() == pytest.approx(1)
 
 
-class Always:
-    """Accepts, or rejects, whatever it is asked; recovers the most likely token; remembers the questions."""
+class Acceptance(Randomness):
+    """Accepts, or rejects, whatever it is asked; remembers the questions."""
 
     def __init__(self, accepts: bool) -> None:
         self.accepts = accepts
@@ -110,6 +110,16 @@ class Always:
         return self.accepts
 
     def sample(self, probs: Probs) -> int:
+        raise AssertionError("acceptance is asked for a token")
+
+
+class Recovery(Randomness):
+    """Takes the most likely token."""
+
+    def accept(self, probability: float) -> bool:
+        raise AssertionError("recovery is asked to accept")
+
+    def sample(self, probs: Probs) -> int:
         return int(probs.argmax())
 
 
@@ -118,29 +128,29 @@ SLOPE = np.array([0.1, 0.2, 0.3, 0.4])
 
 
 def test_a_draft_accepted_whole_is_followed_by_a_bonus_token() -> None:
-    random = Always(True)
+    acceptance = Acceptance(True)
     draft = Draft((0, 1), [UNIFORM, UNIFORM])
-    assert verify(draft, [SLOPE, SLOPE, SLOPE[::-1]], random, random) == Verdict(2, 0)
-    assert random.asked == pytest.approx([0.4, 0.8])
+    assert verify(draft, [SLOPE, SLOPE, SLOPE[::-1]], acceptance, Recovery()) == Verdict(2, 0)
+    assert acceptance.asked == pytest.approx([0.4, 0.8])
 
 
 def test_nothing_after_a_rejection_is_looked_at() -> None:
     """The distributions after it may be costly: here they do not even exist."""
-    random = Always(False)
+    acceptance = Acceptance(False)
     draft = Draft((0, 1, 2), [UNIFORM, UNIFORM, UNIFORM])
-    assert verify(draft, [SLOPE], random, random) == Verdict(0, 3)
-    assert len(random.asked) == 1
+    assert verify(draft, [SLOPE], acceptance, Recovery()) == Verdict(0, 3)
+    assert len(acceptance.asked) == 1
 
 
 def test_an_empty_draft_gives_a_bonus_token_without_any_question() -> None:
-    random = Always(True)
-    assert verify(Draft(), [SLOPE], random, random) == Verdict(0, 3)
-    assert random.asked == []
+    acceptance = Acceptance(True)
+    assert verify(Draft(), [SLOPE], acceptance, Recovery()) == Verdict(0, 3)
+    assert acceptance.asked == []
 
 
 @pytest.mark.parametrize("probs", [[np.array([1.0, 0.0])], [np.array([1.0])]], ids=["zero", "too narrow"])
 def test_a_token_that_could_not_be_drawn_is_refused(probs: Sequence[Probs]) -> None:
     """Going on would give an output that is not the target's, and no one would see it."""
-    random = Always(True)
+    acceptance = Acceptance(True)
     with pytest.raises(DraftError, match=r"token 1.*0\.0"):
-        verify(Draft((1,), probs), [UNIFORM, UNIFORM], random, random)
+        verify(Draft((1,), probs), [UNIFORM, UNIFORM], acceptance, Recovery())
