@@ -54,11 +54,11 @@ class Profile:
 
         Between measured context lengths and beyond them the cost is taken to be linear, as attention is.
         """
-        return _at_context(self.verify, context_length)
+        return at_context(self.verify, context_length)
 
     def draft_seconds(self, drafter: str, context_length: int) -> dict[int, float]:
         """Seconds that a drafter takes to guess n tokens, at the measured n; `drafter`: its `drafter_key`."""
-        return _at_context(self.drafters[drafter], context_length)
+        return at_context(self.drafters[drafter], context_length)
 
     @property
     def spread(self) -> float:
@@ -168,7 +168,8 @@ def interpolated(points: Mapping[int, float], at: float) -> float:
     return points[high] + (max(slope, 0.0) if at > high else slope) * (at - high)
 
 
-def _at_context(curves: Curves, context_length: int) -> dict[int, float]:
+def at_context(curves: Curves, context_length: int) -> dict[int, float]:
+    """Median seconds by size (width or tokens drafted) at a context length, linear between measured ones."""
     sizes = next(iter(curves.values()))
     return {
         size: interpolated(

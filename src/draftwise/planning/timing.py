@@ -72,9 +72,15 @@ def pass_times(model: LanguageModel, *, budget: float, clock: Clock, progress: P
 
 
 def draft_times(
-    drafter: Drafter, target: LanguageModel, *, budget: float, clock: Clock, progress: Progress
+    drafter: Drafter,
+    target: LanguageModel,
+    *,
+    budget: float,
+    clock: Clock,
+    progress: Progress,
+    sampling: SamplingParams | None = None,
 ) -> Curves:
-    """Seconds that a drafter takes to guess n tokens (greedily), at several context lengths.
+    """Seconds that a drafter takes to guess n tokens, at several context lengths; `sampling`: None is greedy.
 
     Before each guess the context has grown by one token, so a draft model runs n passes.
     """
@@ -87,7 +93,7 @@ def draft_times(
 
         def run(row: int, length: int) -> None:
             grown[row].append(text[len(grown[row])])
-            propose(state, grown, row, length)
+            propose(state, grown, row, length, sampling or SamplingParams())
 
         runs = {
             (context, length): partial(run, row, length)
@@ -97,11 +103,13 @@ def draft_times(
         return _curves(interleaved(runs, budget, clock, partial(progress, f"timing {drafter.name}")))
 
 
-def propose(state: DraftState, contexts: Sequence[Sequence[int]], row: int, length: int) -> None:
-    """Have one row of a drafter guess greedily; the others draft nothing."""
+def propose(
+    state: DraftState, contexts: Sequence[Sequence[int]], row: int, length: int, sampling: SamplingParams
+) -> None:
+    """Have one row of a drafter guess; the others draft nothing."""
     limits = [UpTo(length if index == row else 0) for index in range(len(contexts))]
     randomness = [Streams.seeded(0).drafting] * len(contexts)
-    state.propose(contexts, limits, [SamplingParams()] * len(contexts), randomness)
+    state.propose(contexts, limits, [sampling] * len(contexts), randomness)
 
 
 def interleaved(

@@ -29,6 +29,7 @@ class OnnxModel:
     """
 
     width_invariant = False  # until the probe has shown it
+    weight_bytes = 0  # of the file of weights; set by load_onnx
 
     def __init__(
         self, session: ort.InferenceSession, manifest: Manifest, tokenizer: Tokenizer, name: str
@@ -171,6 +172,7 @@ def load_onnx(folder: Path, *, threads: int | None = None, name: str | None = No
     name = name or manifest.name
     model = OnnxModel(session, manifest, Tokenizer.from_folder(folder, name), name)
     model.width_invariant = remembered_width_invariant(model, folder)
+    model.weight_bytes = sum(file.stat().st_size for file in folder.glob("model.onnx*"))
     return model
 
 

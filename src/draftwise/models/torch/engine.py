@@ -42,6 +42,10 @@ class TorchModel:
         self._additive = model.dtype if config._attn_implementation == "eager" else None
 
     @property
+    def weight_bytes(self) -> int:
+        return sum(weights.numel() * weights.element_size() for weights in self.model.parameters())
+
+    @property
     def runs_on(self) -> str:
         """Library, dtype, device and threads: what the time of a pass depends on."""
         dtype = str(self.model.dtype).removeprefix("torch.")

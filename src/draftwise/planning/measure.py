@@ -1,0 +1,246 @@
+"""How a drafter would fare on what a target writes, measured without a speculative run.
+
+The text that the target wrote is enough. Given that text, a step accepts the draft token at a position with a
+probability that depends on nothing else: for a sampled token x it is min(1, q(x) / p(x)), and a deterministic
+guess is kept if and only if it is what the target wrote. So the steps that would have written this text are a
+Markov chain over its positions, known for any number of draft tokens from one pass over the text.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import repeat, takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwise.control.base import UpTo
+from draftwise.decoding import Prompt as AnyPrompt
+from draftwise.decoding import encode_prompt, generate
+from draftwise.drafters.base import Drafter
+from draftwise.drafters.draft_model import DraftModel
+from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.models.base import LanguageModel
+from draftwise.randomness import Streams
+from draftwise.sampling import SamplingParams, adjusted_probs, point_mass
+from draftwise.theory import acceptance_rate
+from draftwise.types import Draft, Logits, Probs, Step
+
+MAX_DRAFT_TOKENS = 16
+CHUNK = 32  # positions of a text that are scored at once: bounds the memory of their logits
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What the target wrote after one prompt."""
+
+    task: str
+    prompt_ids: tuple[int, ...]
+    output_ids: tuple[int, ...]
+    max_new_tokens: int
+    sampling: SamplingParams
+    steps: tuple[Step, ...]  # that wrote it: whatever the drafter, the text has the target's distribution
+
+    def __len__(self) -> int:
+        return len(self.output_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """How a drafter fares from each of the N positions of a text, were a step to begin there.
+
+    `rates`: `[N]`, Σ min(p, q) of the first draft token, NaN where nothing is drafted. `lengths`: `[N]`, the
+    tokens drafted where up to Γ may be. `survival`: `[N, Γ + 1]`, the probability, given the text, that the
+    first 0, 1, ..., Γ of them are accepted.
+    """
+
+    text: Text
+    sampling: SamplingParams
+    rates: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    survival: NDArray[np.float64]
+
+    @property
+    def max_draft_tokens(self) -> int:
+        return int(self.survival.shape[1]) - 1
+
+
+def write_text(
+    target: LanguageModel,
+    prompt: AnyPrompt,
+    *,
+    task: str = "",
+    sampling: SamplingParams | None = None,
+    max_new_tokens: int = 128,
+    seed: int | None = 0,
+) -> Text:
+    """Have the target answer a prompt; raises what `generate` raises."""
+    sampling = sampling or SamplingParams()
+    prompt_ids = encode_prompt(target, prompt)
+    drafter = PromptLookup()
+    generation = generate(
+        target,
+        prompt_ids,
+        drafter=drafter,
+        num_draft_tokens=drafter.default_num_draft_tokens,
+        sampling=sampling,
+        max_new_tokens=max_new_tokens,
+        seed=seed,
+    )
+    return Text(task, tuple(prompt_ids), generation.token_ids, max_new_tokens, sampling, generation.steps)
+
+
+def traces(
+    target: LanguageModel,
+    drafter: Drafter,
+    text: Text,
+    samplings: Sequence[SamplingParams],
+    max_draft_tokens: int = MAX_DRAFT_TOKENS,
+) -> list[Trace]:
+    """A trace for each of `samplings`, from one pass over the text.
+
+    A drafter that samples is taken to draw each token from a distribution that its prefix alone determines,
+    as a draft model does. The chance that several tokens are accepted in a row is exact under the sampling
+    that the text was written with; under another it is the product of their Σ min(p, q). Raises
+    TokenizerMismatchError where the drafter cannot draft for the target.
+    """
+    guesses = _guesses(target, drafter, text, samplings, max_draft_tokens)
+    rates = np.full((len(samplings), len(text)), np.nan)
+    weights = np.zeros_like(rates)
+    lengths = np.zeros(len(text), np.int64)
+    copied = np.zeros(len(text), np.int64)
+    is_deterministic = False
+    for at, (target_probs, guess) in enumerate(
+        zip(_target_probs(target, text, samplings), guesses, strict=True)
+    ):
+        lengths[at] = guess.length
+        if not guess.length:
+            continue
+        for index, (p, q) in enumerate(zip(target_probs, guess.probs, strict=True)):
+            rates[index, at] = acceptance_rate(p, q)
+            written = text.output_ids[at]
+            weights[index, at] = (
+                min(1.0, _probability(q, written) / _probability(p, written))
+                if samplings[index] == text.sampling
+                else rates[index, at]
+            )
+        if guess.token_ids is not None:
+            is_deterministic = True
+            copied[at] = _common(guess.token_ids, text.output_ids[at:])
+    return [
+        Trace(
+            text,
+            sampling,
+            rates[index],
+            lengths,
+            _replayed(copied, max_draft_tokens)
+            if is_deterministic
+            else _chained(weights[index], max_draft_tokens),
+        )
+        for index, sampling in enumerate(samplings)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    """What a drafter says at one position: how many tokens, and the first one's q under each sampling.
+
+    `token_ids`: all tokens of a deterministic guess, whose q are point masses; else None.
+    """
+
+    length: int
+    probs: Sequence[Probs] = ()
+    token_ids: tuple[int, ...] | None = None
+
+
+def _guesses(
+    target: LanguageModel,
+    drafter: Drafter,
+    text: Text,
+    samplings: Sequence[SamplingParams],
+    max_draft_tokens: int,
+) -> Iterator[_Guess]:
+    with closing(drafter.open(target, 1, len(text.prompt_ids) + len(text))) as state:
+        if isinstance(drafter, DraftModel):
+            yield from _model_guesses(target, drafter.model, text, samplings, max_draft_tokens)
+            return
+        context = list(text.prompt_ids)
+        drafting = Streams.seeded(0).drafting
+        for token_id in text.output_ids:
+            draft = state.propose([context], [UpTo(max_draft_tokens)], [text.sampling], [drafting])[0]
+            yield _proposed(draft, samplings, max_draft_tokens)
+            context.append(token_id)
+
+
+def _proposed(draft: Draft, samplings: Sequence[SamplingParams], max_draft_tokens: int) -> _Guess:
+    if not draft.token_ids:
+        return _Guess(0)
+    if draft.probs is not None:
+        return _Guess(max_draft_tokens, [draft.probs[0]] * len(samplings))
+    first = draft.token_ids[0]
+    return _Guess(len(draft), [point_mass(first, first + 1, np.float64)] * len(samplings), draft.token_ids)
+
+
+def _model_guesses(
+    target: LanguageModel,
+    model: LanguageModel,
+    text: Text,
+    samplings: Sequence[SamplingParams],
+    max_draft_tokens: int,
+) -> Iterator[_Guess]:
+    """A draft model's own distributions, in a few wide passes; none where the text has outgrown it."""
+    readable = max(0, min(len(text), model.max_length + 1 - len(text.prompt_ids)))
+    for logits in _scored(model, text, readable, width_invariant=False):
+        known = logits[: target.vocab_size]
+        yield _Guess(max_draft_tokens, [adjusted_probs(known, sampling) for sampling in samplings])
+    yield from repeat(_Guess(0), len(text) - readable)
+
+
+def _target_probs(
+    target: LanguageModel, text: Text, samplings: Sequence[SamplingParams]
+) -> Iterator[list[Probs]]:
+    """The target's distributions at each position of its text, under each sampling."""
+    if text.sampling.temperature == 0 and all(sampling.temperature == 0 for sampling in samplings):
+        for token_id in text.output_ids:  # greedy text says itself where the mass is
+            yield [point_mass(token_id, token_id + 1, np.float64)] * len(samplings)
+        return
+    for logits in _scored(target, text, len(text)):
+        yield [adjusted_probs(logits, sampling) for sampling in samplings]
+
+
+def _scored(
+    model: LanguageModel, text: Text, count: int, *, width_invariant: bool = True
+) -> Iterator[Logits]:
+    """The logits `[vocabulary]` from which each of the first `count` output tokens would be drawn."""
+    # A draft model may know fewer tokens than the target writes; see DraftModelState.
+    fed = [min(token_id, model.vocab_size - 1) for token_id in (*text.prompt_ids, *text.output_ids)]
+    first = len(text.prompt_ids) - 1  # the token whose logits are the first output's
+    if not count:
+        return
+    with closing(model.open(1, first + count, width_invariant=width_invariant)) as state:
+        if first:
+            state.forward([fed[:first]], [1])
+        for start in range(first, first + count, CHUNK):
+            chunk = fed[start : min(start + CHUNK, first + count)]
+            yield from state.forward([chunk], [len(chunk)])[0]
+
+
+def _common(draft: Sequence[int], written: Sequence[int]) -> int:
+    pairs = zip(draft, written, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _chained(weights: NDArray[np.float64], max_draft_tokens: int) -> NDArray[np.float64]:
+    """Survival `[N, Γ + 1]` where the token at each position is accepted with its weight `[N]`."""
+    beyond = np.concatenate([weights, np.zeros(max_draft_tokens)])
+    windows = np.lib.stride_tricks.sliding_window_view(beyond, max_draft_tokens)[: len(weights)]
+    return np.hstack([np.ones((len(weights), 1)), np.cumprod(windows, axis=1)])
+
+
+def _replayed(copied: NDArray[np.int64], max_draft_tokens: int) -> NDArray[np.float64]:
+    """Survival `[N, Γ + 1]` where exactly the first `copied` `[N]` tokens are what was written."""
+    return (np.arange(max_draft_tokens + 1) <= copied[:, None]).astype(np.float64)
+
+
+def _probability(probs: Probs, token_id: int) -> float:
+    return float(probs[token_id]) if token_id < len(probs) else 0.0

@@ -1,0 +1,71 @@
+"""Prompts to plan and measure with, from the public files' formats or plain text, each with its task."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from draftwise.errors import PromptError
+
+# Spec-Bench has turns, HumanEval and most others a prompt, GSM8K a question.
+_TEXT_FIELDS = ("turns", "prompt", "question", "text")
+_TASK_FIELDS = ("category", "task", "family", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt, and the task that it is an example of."""
+
+    task: str
+    text: str
+
+
+def read_prompts(file: Path) -> list[Prompt]:
+    """The prompts of a JSONL file, one object a line, or of a text file, which is one prompt.
+
+    A line has its text under `turns` (the first is taken, as in Spec-Bench), `prompt` (HumanEval), `question`
+    or `text`, and may name its task under `category`, `task`, `family` or `source`; without one, the task is
+    the name of the file. Raises PromptError, which names file and line.
+    """
+    try:
+        content = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise PromptError(f"{file} cannot be read ({error.strerror}); give a JSONL or text file.") from None
+    except UnicodeDecodeError as error:
+        raise PromptError(f"{file} is not UTF-8 text (byte {error.start}); give it in UTF-8.") from None
+    if not content.strip():
+        raise PromptError(f"{file} holds no prompt; give a JSONL file of prompts or a text.")
+    if file.suffix not in (".jsonl", ".json"):
+        return [Prompt(file.stem, content)]
+    lines = [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
+    return [_prompt(line, file, number) for number, line in lines]
+
+
+def some_of_each_task(prompts: Iterable[Prompt], count: int) -> list[Prompt]:
+    """The first `count` prompts of each task, task by task in the order of the file."""
+    prompts = list(prompts)
+    order = {task: place for place, task in enumerate(dict.fromkeys(prompt.task for prompt in prompts))}
+    by_task = groupby(sorted(prompts, key=lambda prompt: order[prompt.task]), key=lambda prompt: prompt.task)
+    return [prompt for _, group in by_task for prompt in list(group)[:count]]
+
+
+def _prompt(line: str, file: Path, number: int) -> Prompt:
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        raise PromptError(f"line {number} of {file} is not JSON; give one object a line.") from None
+    text = _first(fields, _TEXT_FIELDS) if isinstance(fields, dict) else fields
+    if isinstance(text, Sequence) and not isinstance(text, str) and text:
+        text = text[0]
+    if not isinstance(text, str) or not text:
+        raise PromptError(
+            f"line {number} of {file} has no text under {', '.join(_TEXT_FIELDS[:-1])} or {_TEXT_FIELDS[-1]}."
+        )
+    task = _first(fields, _TASK_FIELDS) if isinstance(fields, dict) else None
+    return Prompt(str(task or file.stem), text)
+
+
+def _first(fields: dict[str, Any], names: Sequence[str]) -> Any:
+    return next((fields[name] for name in names if name in fields), None)

@@ -1,0 +1,123 @@
+"""What is measured on a text is what enumeration and real runs give."""
+
+import numpy as np
+import pytest
+
+from draftwise.decoding import generate
+from draftwise.drafters.base import Drafter
+from draftwise.drafters.draft_model import DraftModel
+from draftwise.drafters.none import NoDrafter
+from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.models.tabular import TabularModel
+from draftwise.planning.measure import Text, traces, write_text
+from draftwise.planning.predict import mean_rate, rate_by_position
+from draftwise.sampling import SamplingParams, adjusted_probs
+from draftwise.theory import expected_tokens
+from tests.fakes import GuessingDrafter, SamplingDrafter
+
+GREEDY, WARM, HOT = SamplingParams(), SamplingParams(0.7), SamplingParams(1.3, top_k=4)
+TARGET = TabularModel.random(6, order=2, seed=1)
+SMALL = TabularModel.random(6, order=1, seed=2)
+
+
+def text(sampling: SamplingParams = GREEDY, max_new_tokens: int = 60, seed: int = 0) -> Text:
+    return write_text(TARGET, [1, 2, 3], sampling=sampling, max_new_tokens=max_new_tokens, seed=seed)
+
+
+def overlaps(written: Text, sampling: SamplingParams) -> list[float]:
+    """Σ min(p, q) at each position, by its definition."""
+    rates = []
+    for at in range(len(written)):
+        context = [*written.prompt_ids, *written.output_ids[:at]]
+        p, q = (adjusted_probs(model.logits_after(context), sampling) for model in (TARGET, SMALL))
+        rates.append(sum(min(float(a), float(b)) for a, b in zip(p, q, strict=True)))
+    return rates
+
+
+def test_a_text_is_what_the_target_writes() -> None:
+    written = text()
+    assert written.output_ids == generate(TARGET, [1, 2, 3], max_new_tokens=60, num_draft_tokens=0).token_ids
+    assert written.prompt_ids == (1, 2, 3)
+
+
+@pytest.mark.parametrize("drafter", [DraftModel(SMALL), SamplingDrafter(SMALL)], ids=["model", "any"])
+def test_alpha_is_the_overlap_at_every_temperature(drafter: Drafter) -> None:
+    written = text(WARM)
+    samplings = [GREEDY, WARM, HOT] if isinstance(drafter, DraftModel) else [WARM]
+    for trace in traces(TARGET, drafter, written, samplings):
+        assert trace.rates == pytest.approx(overlaps(written, trace.sampling))
+        assert mean_rate([trace]) == pytest.approx(np.mean(overlaps(written, trace.sampling)))
+
+
+def test_a_point_mass_overlaps_by_its_probability() -> None:
+    written = text(WARM)
+    always = GuessingDrafter(lambda context: [2, 2])
+    (trace,) = traces(TARGET, always, written, [WARM])
+    for at in range(len(written)):
+        context = [*written.prompt_ids, *written.output_ids[:at]]
+        p = adjusted_probs(TARGET.logits_after(context), WARM)
+        assert trace.rates[at] == pytest.approx(p[2])
+        assert trace.survival[at, 1] == (written.output_ids[at] == 2)
+    assert set(trace.lengths) == {2}
+
+
+def test_nothing_drafted_is_no_rate() -> None:
+    (trace,) = traces(TARGET, NoDrafter(), text(), [GREEDY])
+    assert mean_rate([trace]) is None
+    assert rate_by_position([trace]) == []
+    assert not trace.lengths.any()
+
+
+def test_survival_is_a_product_over_the_text() -> None:
+    """A sampled token x is kept with min(1, q / p), given that it was written."""
+    written = text(WARM)
+    (trace,) = traces(TARGET, DraftModel(SMALL), written, [WARM], max_draft_tokens=3)
+    kept = []
+    for at, token_id in enumerate(written.output_ids):
+        context = [*written.prompt_ids, *written.output_ids[:at]]
+        p, q = (adjusted_probs(model.logits_after(context), WARM)[token_id] for model in (TARGET, SMALL))
+        kept.append(min(1.0, float(q / p)))
+    assert trace.survival[5] == pytest.approx([1, kept[5], kept[5] * kept[6], kept[5] * kept[6] * kept[7]])
+    assert trace.survival[-1] == pytest.approx([1, kept[-1], 0, 0])  # beyond the text nothing is known
+
+
+def test_rates_by_position_are_those_of_independent_tokens() -> None:
+    """Where neither model looks back, every position has the same α, which is that of Corollary 3.6."""
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    target = TabularModel.from_probs(np.tile(p, (3, 1)))
+    small = DraftModel(TabularModel.from_probs(np.tile(q, (3, 1))))
+    sampling = SamplingParams(1.0)
+    found = [
+        trace
+        for seed in range(30)
+        for trace in traces(
+            target,
+            small,
+            write_text(target, [0], sampling=sampling, max_new_tokens=200, seed=seed),
+            [sampling],
+            max_draft_tokens=3,
+        )
+    ]
+    assert mean_rate(found) == pytest.approx(0.6)
+    assert rate_by_position(found) == pytest.approx([0.6] * 3, abs=0.02)
+    tokens = np.mean(np.concatenate([trace.survival[:-3] for trace in found]).sum(axis=1))
+    assert tokens == pytest.approx(expected_tokens(0.6, 3), abs=0.03)
+
+
+def test_a_narrow_or_short_draft_model_is_followed() -> None:
+    """Tokens it lacks have probability zero; where the text has outgrown it, it drafts nothing."""
+    narrow = TabularModel.random(4, order=1, seed=2, max_length=20)
+    written = text()
+    (trace,) = traces(TARGET, DraftModel(narrow), written, [GREEDY], max_draft_tokens=4)
+    assert list(trace.lengths) == [4] * 18 + [0] * (len(written) - 18)
+    assert np.isnan(trace.rates[18:]).all()
+    assert not trace.survival[18:, 1:].any()
+
+
+def test_prompt_lookup_is_replayed() -> None:
+    written = Text("", (5, 1, 2, 3, 4), (5, 1, 2, 3, 0), 5, GREEDY, ())
+    (trace,) = traces(TARGET, PromptLookup(((1, 4),)), written, [GREEDY], max_draft_tokens=6)
+    assert list(trace.lengths) == [0, 4, 4, 4, 4]
+    assert [list(row).index(0) - 1 for row in trace.survival] == [0, 3, 2, 1, 0]
+    assert list(np.isnan(trace.rates)) == [True, False, False, False, False]
+    assert list(trace.rates[1:]) == [1, 1, 1, 0]
