@@ -98,11 +98,9 @@ def predict(trace: Trace, num_draft_tokens: int, seconds: StepSeconds) -> Predic
     counts = np.arange(1, emitting.shape[1] + 1)
     left = size - np.arange(size)  # an end inside a draft cuts it
     emitted = (emitting * np.minimum(counts, left[:, None])).sum(axis=1)
-    other = np.array([interpolated(costs.other, count) for count in counts])
     at = np.arange(size)
-    step = (
-        seconds.verify[at, drafted] + np.where(limits > 0, seconds.draft[at, drafted], 0) + emitting @ other
-    )
+    asked = np.where(limits > 0, seconds.draft[at, drafted], 0.0)
+    step = seconds.verify[at, drafted] + asked + emitting @ seconds.other
     return Prediction(
         tokens=float(begun @ emitted),
         passes=float(begun.sum()),
