@@ -10,9 +10,11 @@ from draftwise.errors import OptionError
 
 
 class Precision(StrEnum):
-    """How the weights are stored."""
+    """How the weights are stored; int8 is the 8-bit layout that suits this processor."""
 
     INT8 = "int8"
+    INT8_BLOCKWISE = "int8-blockwise"
+    INT8_ROWWISE = "int8-rowwise"
     FP32 = "fp32"
 
 

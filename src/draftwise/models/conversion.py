@@ -33,7 +33,7 @@ def converted(source: Source, precision: str, progress: Progress) -> Path:
 def convert_source(source: Source, out: Path, *, precision: str, progress: Progress) -> "Manifest":
     """Fill the empty folder `out` with what the ONNX engine loads, and say what that lost.
 
-    `precision`: "int8" or "fp32". Raises UnsupportedError for an architecture that cannot be exported,
+    `precision`: one of `models.onnx.convert.PRECISIONS`. Raises UnsupportedError for an architecture that cannot be exported,
     OptionError for a source that is converted already.
     """
     if source.kind is Kind.CONVERTED:
