@@ -39,7 +39,7 @@ class ModelState(Protocol):
         ...
 
     def keep_path(self, row: int, length: int, path: Sequence[int]) -> None:
-        """Hold the first `length` tokens of the row and, after them, those at the cache slots `path` (increasing)."""
+        """Hold the first `length` tokens of the row and, after them, those at the slots `path` (increasing)."""
         ...
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class LanguageModel(Protocol):
     def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> ModelState:
         """Allocate caches of `max_length` tokens for `num_sequences` rows.
 
-        `width_invariant`: where the engine can, a position's logits have the same bits in a pass of any width,
-        which a target wants; a draft model gives that up for speed.
+        `width_invariant`: where the engine can, a position's logits have the same bits in a pass of any
+        width, which a target wants; a draft model gives that up for speed.
         """
         ...

@@ -33,8 +33,8 @@ def converted(source: Source, precision: str, progress: Progress) -> Path:
 def convert_source(source: Source, out: Path, *, precision: str, progress: Progress) -> "Manifest":
     """Fill the empty folder `out` with what the ONNX engine loads, and say what that lost.
 
-    `precision`: one of `models.onnx.convert.PRECISIONS`. Raises UnsupportedError for an architecture that cannot be exported,
-    OptionError for a source that is converted already.
+    `precision`: one of `models.onnx.convert.PRECISIONS`. Raises UnsupportedError for an architecture that
+    cannot be exported, OptionError for a source that is converted already.
     """
     if source.kind is Kind.CONVERTED:
         raise OptionError(f"{source.name} is converted already; give the model that it came from.")
