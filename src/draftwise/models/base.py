@@ -39,7 +39,7 @@ class ModelState(Protocol):
         ...
 
     def keep_path(self, row: int, length: int, path: Sequence[int]) -> None:
-        """Hold the first `length` tokens of the row and, after them, those at the slots `path` (increasing)."""
+        """Hold the first `length` tokens of the row and, after them, those at slots `path` (increasing)."""
         ...
 
     def close(self) -> None:
