@@ -59,8 +59,8 @@ class Backend:
 
 
 def random_tree(rng: np.random.Generator, size: int) -> Tokens:
-    """Parents of a random tree, in an order in which each parent comes first."""
-    return [int(rng.integers(-1, token)) for token in range(size)]
+    """Parents of a random tree, each before its children: branches here and there, and long ones."""
+    return [token - 1 if rng.random() < 0.6 else int(rng.integers(-1, token)) for token in range(size)]
 
 
 def path_to(parents: Sequence[int], token: int) -> Tokens:
@@ -192,14 +192,14 @@ class LanguageModelConformance:
             return
         rng = np.random.default_rng(10)
         for held in (0, 1, 50):
-            text, tree = backend.tokens(rng, held), backend.tokens(rng, 9)
-            parents = random_tree(rng, 9)
+            text, tree = backend.tokens(rng, held), backend.tokens(rng, 24)
+            parents = random_tree(rng, 24)
             with backend.open(2) as state:
                 state.forward([text, []], [0, 0])
                 # Beside a row that is a chain.
-                logits, chain = state.forward([tree, tree[:4]], [9, 4], [parents, None])
+                logits, chain = state.forward([tree, tree[:4]], [24, 4], [parents, None])
                 backend.assert_same(chain, backend.fresh(tree[:4], 4))
-                for token in range(9):
+                for token in range(24):
                     branch = [tree[index] for index in path_to(parents, token)]
                     backend.assert_same(logits[token : token + 1], backend.fresh([*text, *branch], 1))
 

@@ -53,8 +53,11 @@ def load_torch(
             trust_remote_code=trust_remote_code,
         )
     except Exception as error:  # transformers, safetensors, gguf and the hub each raise their own
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ModelError(f"{source} cannot be loaded as a decoder-only language model: {reason}") from error
+        reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".:")
+        raise ModelError(
+            f"{source} cannot be read as a decoder-only language model ({reason}); give a whole GGUF file, "
+            "or a hub id or transformers folder with safetensors."
+        ) from error
     return TorchModel(model.to(target_device), tokenizer, str(source))
 
 
