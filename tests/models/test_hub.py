@@ -64,6 +64,7 @@ class Hub(BaseHTTPRequestHandler):
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
     Hub.root = save_llama(tmp_path / "repository")
     (Hub.root / "pytorch_model.bin").write_bytes(b"a pickle")
+    (Hub.root / "consolidated.safetensors").write_bytes(b"the weights a second time")
     (Hub.root / "modeling_llama.py").write_text("raise SystemExit")
     monkeypatch.setenv("DRAFTWISE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -88,7 +89,7 @@ def test_a_hub_model_is_downloaded_without_pickles_or_code(hub: ThreadingHTTPSer
     assert (found.kind, found.identity) == (Kind.TRANSFORMERS, f"tiny/llama@{COMMIT}")
     names = {path.name for path in found.path.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"} <= names
-    assert not {"pytorch_model.bin", "modeling_llama.py"} & names
+    assert not {"pytorch_model.bin", "consolidated.safetensors", "modeling_llama.py"} & names
     trusted = find("tiny/llama", trust_remote_code=True, progress=lambda *at: None)
     assert "modeling_llama.py" in {path.name for path in trusted.path.iterdir()}
 
@@ -117,6 +118,7 @@ def test_what_the_hub_does_not_give_is_told(name: str, message: str, hub: Thread
 
 
 def test_a_repository_of_pickles_is_refused(hub: ThreadingHTTPServer) -> None:
-    (Hub.root / "model.safetensors").unlink()
+    for weights in Hub.root.glob("*.safetensors"):
+        weights.unlink()
     with pytest.raises(ModelError, match=r"tiny/llama holds no safetensors"):
         load("tiny/llama")

@@ -33,7 +33,7 @@ def die(*, progress: Progress) -> None:
 
 
 def sleep(out: str, *, progress: Progress) -> None:
-    progress("sleeping", 0.0)
+    progress(str(os.getpid()), 0.0)
     time.sleep(60)
     Path(out).write_text("woke up")
 
@@ -66,9 +66,10 @@ def test_a_killed_process_suggests_why() -> None:
 
 
 def test_an_interruption_ends_it(tmp_path: Path) -> None:
-    def interrupt(stage: str, fraction: float) -> None:
-        raise KeyboardInterrupt
+    def interrupt(pid: str, fraction: float) -> None:
+        raise KeyboardInterrupt(pid)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as interrupted:
         run_stage(f"{__name__}:sleep", interrupt, out=str(tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(interrupted.value.args[0]), 0)

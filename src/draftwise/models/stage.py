@@ -34,6 +34,7 @@ def run_stage(function: str, progress: Progress, **arguments: Any) -> None:
                             error = getattr(draftwise.errors, name)(message)
             except BaseException:
                 process.kill()
+                process.wait()
                 raise
         if error is not None:
             raise error
