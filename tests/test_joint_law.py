@@ -14,9 +14,9 @@ from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness
-from draftwise.sampling import Distributions, SamplingParams
+from draftwise.sampling import Distributions, SamplingParams, point_mass
 from draftwise.types import Draft, Logits, Probs, Verdict
-from draftwise.verification import acceptance_probability, residual, verify
+from draftwise.verification import RULES, Rule, acceptance_probability, residual, verify
 from tests.enumeration import distance, law_of_generate, law_of_steps, law_of_target
 from tests.fakes import GuessingDrafter, SamplingDrafter
 
@@ -181,12 +181,12 @@ def without_residual(
     draft: Draft, target_probs: Sequence[Probs], acceptance: Randomness, recovery: Randomness
 ) -> Verdict:
     """After a rejection draws from p itself."""
-    assert draft.probs is not None
     for position, token_id in enumerate(draft.token_ids):
-        p, q = target_probs[position], draft.probs[position]
+        p = target_probs[position]
+        q = draft.probs[position] if draft.probs is not None else point_mass(token_id, len(p), p.dtype)
         if not acceptance.accept(acceptance_probability(token_id, p, q)):
-            return Verdict(position, recovery.sample(p))
-    return Verdict(len(draft), recovery.sample(target_probs[len(draft)]))
+            return Verdict(tuple(range(position)), recovery.sample(p))
+    return Verdict(tuple(range(len(draft))), recovery.sample(target_probs[len(draft)]))
 
 
 def with_swapped_ratio(
@@ -197,8 +197,8 @@ def with_swapped_ratio(
     for position, token_id in enumerate(draft.token_ids):
         p, q = target_probs[position], draft.probs[position]
         if not acceptance.accept(min(1.0, q[token_id] / max(p[token_id], 1e-300))):
-            return Verdict(position, recovery.sample(residual(p, q)))
-    return Verdict(len(draft), recovery.sample(target_probs[len(draft)]))
+            return Verdict(tuple(range(position)), recovery.sample(residual(p, q)))
+    return Verdict(tuple(range(len(draft))), recovery.sample(target_probs[len(draft)]))
 
 
 def with_softmax_of_the_guess(
@@ -244,21 +244,26 @@ class DropsATokenForItsValue(SamplingDrafter):
         return Draft(draft.token_ids[:kept], draft.probs[:kept])
 
 
-FAULTS = {
-    "no residual": ("verify", without_residual, DRAFTERS["another model"]),
-    "swapped ratio": ("verify", with_swapped_ratio, DRAFTERS["another model"]),
-    "softmax of a guess": ("verify", with_softmax_of_the_guess, DRAFTERS["a deterministic guess"]),
-    "filter at the last position": ("Distributions", FilteredAtTheLastPosition, DRAFTERS["another model"]),
-    "other probabilities stored": ("verify", verify, StoresOtherProbs(TabularModel.random(3, 2, seed=2))),
-    "a token dropped": ("verify", verify, DropsATokenForItsValue(TabularModel.random(3, 2, seed=2))),
+FAULTS: dict[str, tuple[Rule, type[Distributions], Drafter]] = {
+    "no residual": (without_residual, Distributions, DRAFTERS["another model"]),
+    "swapped ratio": (with_swapped_ratio, Distributions, DRAFTERS["another model"]),
+    "softmax of a guess": (with_softmax_of_the_guess, Distributions, DRAFTERS["a deterministic guess"]),
+    "filter at the last position": (verify, FilteredAtTheLastPosition, DRAFTERS["another model"]),
+    "other probabilities stored": (
+        verify,
+        Distributions,
+        StoresOtherProbs(TabularModel.random(3, 2, seed=2)),
+    ),
+    "a token dropped": (verify, Distributions, DropsATokenForItsValue(TabularModel.random(3, 2, seed=2))),
 }
 
 
-@pytest.mark.parametrize(("name", "replacement", "drafter"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize(("rule", "distributions", "drafter"), FAULTS.values(), ids=FAULTS)
 def test_faults_are_seen(
-    name: str, replacement: object, drafter: Drafter, monkeypatch: pytest.MonkeyPatch
+    rule: Rule, distributions: type[Distributions], drafter: Drafter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoding, name, replacement)
+    monkeypatch.setitem(RULES, "auto", rule)
+    monkeypatch.setattr(decoding, "Distributions", distributions)
     sampling = SamplingParams(1.0, top_p=0.8)
     law = law_of_generate(target(3), PROMPT, 3, drafter=drafter, sampling=sampling, num_draft_tokens=2)
     assert sum(law.values()) == pytest.approx(1, abs=1e-12)

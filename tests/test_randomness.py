@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 from draftwise.errors import OptionError
-from draftwise.randomness import RandomStream, Streams, inverse_cdf
+from draftwise.randomness import CoupledStreams, Randomness, RandomStream, Streams, inverse_cdf
+from draftwise.theory import acceptance_rate
 from draftwise.types import Probs
 
 SMALLEST_UNIFORM = 2.0**-53
@@ -100,3 +102,55 @@ def test_without_a_seed_every_time_is_another() -> None:
 def test_a_negative_seed_is_refused() -> None:
     with pytest.raises(OptionError, match="seed is -1"):
         Streams.seeded(-1)
+
+
+NOISY = np.array([0.5, 0.0, 0.3, 0.2])
+
+
+def noise(seed: int, position: int = 0) -> Randomness:
+    return CoupledStreams(seed).at(position).drafting
+
+
+def test_noise_of_a_position_is_the_same_for_all_who_draw_there() -> None:
+    streams = CoupledStreams(3).at(10)
+    ahead = [streams.drafting.sample(NOISY) for _ in range(50)]
+    assert [streams.recovery.sample(NOISY) for _ in range(50)] == ahead
+    assert [noise(3, 10 + offset).sample(NOISY) for offset in range(50)] == ahead
+    assert [noise(4, 10 + offset).sample(NOISY) for offset in range(50)] != ahead
+    assert len(set(ahead)) == 3
+
+
+def test_noise_draws_from_the_distribution() -> None:
+    counts = np.bincount([noise(seed).sample(NOISY) for seed in range(4000)], minlength=4)
+    assert counts[1] == 0
+    assert chisquare(counts[[0, 2, 3]], 4000 * NOISY[[0, 2, 3]]).pvalue > 1e-3
+    along = noise(0)
+    pairs = Counter((along.sample(NOISY), along.sample(NOISY)) for _ in range(4000))
+    law = {(one, other): NOISY[one] * NOISY[other] for one in (0, 2, 3) for other in (0, 2, 3)}
+    observed, expected = [pairs[pair] for pair in law], [4000 * p for p in law.values()]
+    assert chisquare(observed, expected).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("width", [4, 3, 9])
+def test_similar_distributions_mostly_draw_the_same_token(width: int) -> None:
+    """Also of another width. The rate is at least that of the bound (1 - d) / (1 + d), 2408.07978."""
+    other = np.zeros(width)
+    other[:3] = [0.4, 0.1, 0.5]
+    similar = [noise(seed).sample(NOISY) == noise(seed).sample(other) for seed in range(2000)]
+    apart = 1 - acceptance_rate(NOISY, other)
+    assert np.mean(similar) > (1 - apart) / (1 + apart) - 0.03
+
+
+def test_noise_accepts_with_its_probability() -> None:
+    random = noise(0)
+    assert not any(random.accept(0.0) for _ in range(1000))
+    assert all(random.accept(1.0) for _ in range(1000))
+    accepted = sum(random.accept(0.3) for _ in range(10_000))
+    assert accepted == pytest.approx(3000, abs=5 * (10_000 * 0.3 * 0.7) ** 0.5)
+
+
+def test_noise_without_a_seed_is_another_every_time() -> None:
+    one, other = (CoupledStreams(None).at(0).drafting for _ in range(2))
+    assert [one.accept(0.5) for _ in range(64)] != [other.accept(0.5) for _ in range(64)]
+    with pytest.raises(OptionError, match="seed is -1"):
+        CoupledStreams(-1)

@@ -1,7 +1,6 @@
 """Joint counts of what `generate` emits with its own random numbers, against the target's exact law."""
 
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import RandomStream, Streams
 from draftwise.sampling import SamplingParams
+from draftwise.verification import RULES, Rule
 from tests.enumeration import law_of_target
 from tests.fakes import GuessingDrafter, SamplingDrafter
 from tests.test_joint_law import with_swapped_ratio, without_residual
@@ -35,7 +35,7 @@ DRAFTERS: dict[str, Drafter] = {
 }
 
 
-def p_value(drafter: Drafter) -> float:
+def p_value(drafter: Drafter, verification: str = "auto") -> float:
     """How likely counts of three tokens, at least this far from the target's law, are under that law."""
     counts = Counter(
         decoding.generate(
@@ -45,6 +45,7 @@ def p_value(drafter: Drafter) -> float:
             sampling=SAMPLING,
             max_new_tokens=3,
             num_draft_tokens=2,
+            verification=verification,
             seed=seed,
         ).token_ids
         for seed in range(NUM_RUNS)
@@ -64,8 +65,8 @@ def test_counts_agree_with_the_law_of_the_target(drafter: Drafter) -> None:
 
 
 @pytest.mark.parametrize("broken", [without_residual, with_swapped_ratio])
-def test_a_wrong_rule_is_seen(broken: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "verify", broken)
+def test_a_wrong_rule_is_seen(broken: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "auto", broken)
     assert p_value(ANOTHER_MODEL) < 1e-9
 
 

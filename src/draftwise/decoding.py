@@ -14,12 +14,12 @@ from draftwise.drafters.base import Drafter, DraftState
 from draftwise.drafters.none import NoDrafter
 from draftwise.errors import PromptError
 from draftwise.models.base import LanguageModel, ModelState
-from draftwise.randomness import Streams
+from draftwise.randomness import CoupledStreams, Streams
 from draftwise.sampling import Distributions, SamplingParams
 from draftwise.sequence import Sequence, StopConditions
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Generation, Seconds, Step
-from draftwise.verification import verify
+from draftwise.verification import find_rule
 
 Prompt = str | Tokens[int] | Tokens[Message]
 EMPTY_PROMPT = "the prompt is empty; give at least one character or one token."
@@ -33,45 +33,51 @@ def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: 
     """
     start = perf_counter()
     active = [row for row, sequence in enumerate(rows) if sequence.finish_reason is None]
+    streams = [row.streams.at(len(row.token_ids)) for row in rows]
     drafts = drafting.propose(
         [row.token_ids for row in rows],
         controller.limits(rows),
         [row.sampling for row in rows],
-        [row.streams.drafting for row in rows],
+        [each.drafting for each in streams],
     )
     drafted = perf_counter()
 
     feeds: list[list[int]] = [[] for _ in rows]
+    trees: list[list[int] | None] = [None for _ in rows]
     for row in active:
-        feeds[row] = [*rows[row].token_ids[cache.lengths[row] :], *drafts[row].token_ids]
-    logits = cache.forward(
-        feeds, [len(draft) + 1 if feed else 0 for draft, feed in zip(drafts, feeds, strict=True)]
-    )
+        feeds[row] = rows[row].token_ids[cache.lengths[row] :]
+        trees[row] = drafts[row].parents_after(len(feeds[row]))
+        feeds[row] += drafts[row].token_ids
+    num_logits = [len(draft) + 1 if feed else 0 for draft, feed in zip(drafts, feeds, strict=True)]
+    logits = cache.forward(feeds, num_logits, trees)
     scored = perf_counter()
 
     emissions = []
     for row in active:
         sequence, draft = rows[row], drafts[row]
         target_probs = Distributions(logits[row], sequence.sampling)
-        verdict = verify(draft, target_probs, sequence.streams.acceptance, sequence.streams.recovery)
-        emitted = (*draft.token_ids[: verdict.num_accepted], verdict.token_id)
+        verdict = sequence.rule(draft, target_probs, streams[row].acceptance, streams[row].recovery)
+        emitted = (*(draft.token_ids[index] for index in verdict.path), verdict.token_id)
+        held = len(sequence.token_ids)
         pieces = sequence.extend(emitted)
-        cache.keep(row, len(sequence.token_ids) - 1)
-        emissions.append((verdict.num_accepted, emitted[: len(pieces)], pieces))
+        cache.keep_path(row, held, [held + index for index in verdict.path[: len(pieces) - 1]])
+        emissions.append((verdict, emitted[: len(pieces)], pieces))
 
     seconds = Seconds(drafted - start, scored - drafted, perf_counter() - scored)
     steps = [
         Step(
             row,
             drafts[row].token_ids,
-            accepted,
+            verdict.num_accepted,
             emitted,
             pieces,
             len(feeds[row]),
             seconds,
             rows[row].finish_reason,
+            drafts[row].parents,
+            verdict.path,
         )
-        for row, (accepted, emitted, pieces) in zip(active, emissions, strict=True)
+        for row, (verdict, emitted, pieces) in zip(active, emissions, strict=True)
     ]
     for done in steps:
         drafting.observe(done)
@@ -90,13 +96,18 @@ def stream(
     stop: Tokens[str] = (),
     stop_token_ids: Tokens[int] = (),
     ignore_eos: bool = False,
+    verification: str = "auto",
     seed: int | None = None,
 ) -> Generator[Step, None, None]:
     """Generate from the target's distribution, yielding each step as soon as its tokens are known.
 
     `prompt`: text, token ids, or chat messages (`{"role": ..., "content": ...}`). `num_draft_tokens`: the
     most tokens guessed for one target pass (γ); None takes the drafter's own default. `sampling`: None is
-    greedy. Options and prompt are checked here, before the first step; raises OptionError and PromptError.
+    greedy. `verification`: the rule by its name in `draftwise.verification.RULES`; "auto" is the best exact
+    one for each draft, and "coupled" has drafter and target share noise that follows from seed and position,
+    so that the tokens are those of plain decoding with "coupled" and the same seed, as far as logits have the
+    same bits at every width. Options and prompt are checked here, before the first step; raises OptionError
+    and PromptError.
     Closing the generator midway frees the caches and leaves target and drafter ready for use.
     """
     drafter = drafter or NoDrafter()
@@ -115,7 +126,12 @@ def stream(
         )
     controller = Fixed(drafter.default_num_draft_tokens if num_draft_tokens is None else num_draft_tokens)
     sequence = Sequence(
-        prompt_ids, stop_conditions, sampling or SamplingParams(), Streams.seeded(seed), target.tokenizer
+        prompt_ids,
+        stop_conditions,
+        sampling or SamplingParams(),
+        CoupledStreams(seed) if verification == "coupled" else Streams.seeded(seed),
+        target.tokenizer,
+        find_rule(verification),
     )
     return _steps(target, drafter, controller, sequence, max_length)
 
@@ -142,6 +158,7 @@ def generate(
     stop: Tokens[str] = (),
     stop_token_ids: Tokens[int] = (),
     ignore_eos: bool = False,
+    verification: str = "auto",
     seed: int | None = None,
 ) -> Generation:
     """Generate from the target's distribution; the options are those of `stream`."""
@@ -156,6 +173,7 @@ def generate(
         stop=stop,
         stop_token_ids=stop_token_ids,
         ignore_eos=ignore_eos,
+        verification=verification,
         seed=seed,
     )
     with closing(steps):

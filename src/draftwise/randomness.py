@@ -1,5 +1,6 @@
-"""The random decisions of a sequence: three independent streams, each one a source of decisions."""
+"""The random decisions of a sequence: three independent streams, or noise that drafter and target share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,10 +62,59 @@ class Streams:
     acceptance: Randomness
     recovery: Randomness
 
+    def at(self, position: int) -> "Streams":
+        """The streams of the step that follows `position` tokens: the same ones at every step."""
+        return self
+
     @classmethod
     def seeded(cls, seed: int | None) -> "Streams":
         """Independent streams from one seed, None for fresh entropy; raises OptionError if it is negative."""
-        if seed is not None and seed < 0:
-            raise OptionError(f"seed is {seed}; give 0 or more.")
-        drafting, acceptance, recovery = np.random.SeedSequence(seed).spawn(3)
+        drafting, acceptance, recovery = _seed_sequence(seed).spawn(3)
         return cls(RandomStream(drafting), RandomStream(acceptance), RandomStream(recovery))
+
+
+class PositionalNoise:
+    """Decisions at consecutive positions, each a function of key, position and distribution alone.
+
+    A token is drawn by a race: each has an exponential variable of its own, and the first after division by
+    its probability wins (the Gumbel-max trick). So two similar distributions, also of different widths,
+    mostly give the same token at the same position.
+    """
+
+    def __init__(self, key: Sequence[int], position: int) -> None:
+        self._key = key
+        self._position = position
+
+    def accept(self, probability: float) -> bool:
+        return self.sample(np.array([1 - probability, probability])) == 1
+
+    def sample(self, probs: Probs) -> int:
+        philox = np.random.Philox(key=self._key, counter=[0, 0, 0, self._position])
+        noise = np.random.Generator(philox).standard_exponential(len(probs))
+        self._position += 1
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # What has probability zero must not win, nor yield NaN: its share is zero whatever its noise.
+            return int(np.nanargmax(probs / noise))
+
+
+class CoupledStreams:
+    """Noise that is keyed by seed and position, and that drafting and recovery share.
+
+    Only for verification that emits the target's own draw at each position (`verification.matching`): that
+    draw then depends on the text, the seed and the position, and not on the draft.
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        """From a seed, None for fresh entropy; raises OptionError if it is negative."""
+        self._key = _seed_sequence(seed).generate_state(2, np.uint64).tolist()
+
+    def at(self, position: int) -> Streams:
+        """The streams of the step that follows `position` tokens."""
+        drafting, acceptance, recovery = (PositionalNoise(self._key, position) for _ in range(3))
+        return Streams(drafting, acceptance, recovery)
+
+
+def _seed_sequence(seed: int | None) -> np.random.SeedSequence:
+    if seed is not None and seed < 0:
+        raise OptionError(f"seed is {seed}; give 0 or more.")
+    return np.random.SeedSequence(seed)

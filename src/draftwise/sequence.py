@@ -4,10 +4,11 @@ from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 
 from draftwise.errors import OptionError
-from draftwise.randomness import Streams
+from draftwise.randomness import CoupledStreams, Streams
 from draftwise.sampling import SamplingParams
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import FinishReason
+from draftwise.verification import Rule, verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,9 @@ class Sequence:
         prompt: Tokens[int],
         stop: StopConditions,
         sampling: SamplingParams,
-        streams: Streams,
+        streams: Streams | CoupledStreams,
         tokenizer: Tokenizer | None,
+        rule: Rule = verify,
     ) -> None:
         if stop.stop_strings and tokenizer is None:
             raise OptionError(
@@ -48,6 +50,7 @@ class Sequence:
         self.stop = stop
         self.sampling = sampling
         self.streams = streams
+        self.rule = rule
         self.finish_reason: FinishReason | None = None
         self._detokenizer = tokenizer.stream() if tokenizer else None
         self._held_back = ""  # text that may yet turn out to be the beginning of a stop string

@@ -11,31 +11,73 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwise.errors import DraftError
+
 Probs = NDArray[np.floating]
 Logits = NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Guessed tokens in order, and what each was drawn from.
+    """Guessed tokens, a chain or a tree, and what each was drawn from.
 
     `probs` is `[len(token_ids), vocabulary]`, row i the very distribution that `token_ids[i]` was sampled
-    from; None for a deterministic guess, that is a point mass on each token.
+    from; None for a deterministic guess, that is a point mass on each token. `parents` makes it a tree: the
+    index of each token's parent, -1 for a guess at the next token; None is a chain. Guesses at one position
+    are siblings, in the order in which they were drawn; each row of `probs` is given the siblings before it,
+    so one drawn without replacement has zeros at their tokens. Raises DraftError unless each parent precedes
+    its children.
     """
 
     token_ids: tuple[int, ...] = ()
     probs: Sequence[Probs] | None = None
+    parents: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.parents is None:
+            return
+        if len(self.parents) != len(self.token_ids):
+            raise DraftError(f"a draft of {len(self)} tokens has {len(self.parents)} parents; give one each.")
+        for token, parent in enumerate(self.parents):
+            if not -1 <= parent < token:
+                raise DraftError(
+                    f"token {token} of a draft has parent {parent}; a parent precedes its children, and -1 "
+                    "is the text before the draft."
+                )
 
     def __len__(self) -> int:
         return len(self.token_ids)
 
+    def parents_after(self, num_tokens: int) -> list[int] | None:
+        """The parents of the draft and of `num_tokens` tokens of text fed before it; None is a chain."""
+        if self.parents is None:
+            return None
+        return [*range(-1, num_tokens - 1), *(num_tokens + parent for parent in self.parents)]
+
+    def children(self) -> list[list[int]]:
+        """The guesses that follow the text, then those that follow each token, in the order drawn.
+
+        `children()[index + 1]` are those that follow the token at `index`, -1 being the text.
+        """
+        following: list[list[int]] = [[] for _ in range(len(self) + 1)]
+        for token, parent in enumerate(range(-1, len(self) - 1) if self.parents is None else self.parents):
+            following[parent + 1].append(token)
+        return following
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How many draft tokens the target accepted, and the one token of its own that follows them."""
+    """Which draft tokens the target accepted, and the one token of its own that follows them.
 
-    num_accepted: int
+    `path`: their indices in the draft, from the first down; of a chain those are its first tokens.
+    """
+
+    path: tuple[int, ...]
     token_id: int
+
+    @property
+    def num_accepted(self) -> int:
+        return len(self.path)
 
 
 class Origin(StrEnum):
@@ -43,7 +85,7 @@ class Origin(StrEnum):
 
     ACCEPTED = "accepted"  # drafted, and kept
     RECOVERED = "recovered"  # drawn from the residual in place of a rejected draft token
-    BONUS = "bonus"  # drawn from the target after a draft that was accepted whole, or empty
+    BONUS = "bonus"  # drawn from the target where nothing was guessed: after all of a draft, or without one
 
 
 class FinishReason(StrEnum):
@@ -83,19 +125,28 @@ class Step:
     num_fed: int  # positions that the target scored: the prompt too in the first step
     seconds: Seconds
     finish_reason: FinishReason | None = None
+    parents: tuple[int, ...] | None = None  # the tree that `drafted` forms, as in Draft; None: a chain
+    path: tuple[int, ...] | None = None  # the indices of the accepted tokens; None: the first ones
 
     @property
     def num_verified(self) -> int:
-        """Draft tokens looked at, up to and including the first rejection."""
-        return min(self.num_accepted + 1, len(self.drafted))
+        """Positions at which guesses were looked at, up to and including the first without a right one."""
+        return self.num_accepted + self._was_rejected
 
     @property
     def origins(self) -> tuple[Origin, ...]:
         """The origin of each emitted token."""
-        own = Origin.RECOVERED if self.num_accepted < len(self.drafted) else Origin.BONUS
+        own = Origin.RECOVERED if self._was_rejected else Origin.BONUS
         return tuple(
             Origin.ACCEPTED if index < self.num_accepted else own for index in range(len(self.emitted))
         )
+
+    @property
+    def _was_rejected(self) -> bool:
+        """Whether something else was guessed where the target put a token of its own."""
+        if self.parents is None or self.path is None:
+            return self.num_accepted < len(self.drafted)
+        return (self.path[-1] if self.path else -1) in self.parents
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +176,7 @@ class Generation:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Tokens accepted over tokens verified, the first rejected one included; None if none was drafted."""
+        """Tokens accepted over positions verified, a rejection included; None if none was drafted."""
         verified = sum(step.num_verified for step in self.steps)
         return sum(step.num_accepted for step in self.steps) / verified if verified else None
 

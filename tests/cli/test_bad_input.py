@@ -33,6 +33,7 @@ def assert_one_sentence(result: Result, words: str) -> None:
         (["--min-p", "2"], "min_p is 2.0"),
         (["--max-new-tokens", "0"], "max_new_tokens is 0"),
         (["--num-draft-tokens", "-1"], "num_draft_tokens is -1"),
+        (["--verification", "hope"], "verification is 'hope'"),
         (["--stop", ""], "a stop string is empty"),
         (["--threads", "0"], "threads is 0"),
         (["--device", "abacus"], "abacus"),

@@ -119,6 +119,13 @@ def test_the_same_seed_gives_the_same_tokens(run: Run, llama: Path) -> None:
     assert sampled(1) == sampled(1) != sampled(2)
 
 
+def test_coupled_verification_gives_the_text_of_plain_decoding(run: Run, llama: Path) -> None:
+    options = ["--temperature", 0.9, "--verification", "coupled", "--seed", 1]
+    printed = generate_json(run, llama, *options, "--compare")
+    assert printed["token_ids"] == printed["plain"]["token_ids"]
+    assert printed["token_ids"] != generate_json(run, llama, *options[:-1], 2)["token_ids"]
+
+
 def test_stop_strings_end_the_text(run: Run, llama: Path, expected: draftwise.Generation) -> None:
     stop = expected.text[10:13]
     printed = generate_json(run, llama, "--stop", "never seen", "--stop", stop)

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from numpy.testing import assert_array_equal
 from scipy.stats import chisquare
 
-from draftwise import verification
 from draftwise.decoding import generate, stream
 from draftwise.models.tabular import TabularModel
 from draftwise.sampling import SamplingParams, adjusted_probs
 from draftwise.types import Draft
+from draftwise.verification import RULES
 from tests.drafters.conformance import (
     DRAFTERS,
     SAMPLINGS,
@@ -29,6 +29,7 @@ from tests.drafters.conformance import (
     target_and_rows,
 )
 from tests.enumeration import distance, law_of_generate, law_of_target
+from tests.test_joint_law import without_residual
 
 every_drafter = pytest.mark.parametrize("case", DRAFTERS, ids=lambda case: case.name)
 every_sampling = pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
@@ -227,5 +228,5 @@ def test_joint_counts_are_the_targets(case: Case) -> None:
 def test_joint_counts_expose_a_verifier_without_a_residual(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verification, "residual", lambda target_probs, draft_probs: target_probs)
+    monkeypatch.setitem(RULES, "auto", without_residual)
     assert p_value(case) < 1e-9

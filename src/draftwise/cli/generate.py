@@ -49,6 +49,13 @@ def generate(
     min_p: Annotated[
         float, typer.Option(help="Sample from tokens at least this likely next to the likeliest.")
     ] = 0.0,
+    verification: Annotated[
+        str,
+        typer.Option(
+            help="The rule that accepts guesses: auto, token, block, ...; with coupled and a seed the "
+            "text is that of plain decoding."
+        ),
+    ] = "auto",
     seed: Annotated[int | None, typer.Option(help="Same seed and options, same tokens.")] = None,
     stop: Annotated[list[str] | None, typer.Option(help="End at this text; may be repeated.")] = None,
     chat: Annotated[
@@ -76,11 +83,13 @@ def generate(
     from draftwise.sampling import SamplingParams
     from draftwise.sequence import StopConditions
     from draftwise.types import Generation
+    from draftwise.verification import find_rule
 
     # What can be refused without a model is refused before one is loaded.
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     stop_strings = tuple(stop or ())
     StopConditions(max_new_tokens, stop_strings=stop_strings)
+    find_rule(verification)
     chosen = chosen_drafter(drafter, draft_model, ngram)
     text = prompt_text(prompt, file)
 
@@ -107,6 +116,7 @@ def generate(
             max_new_tokens=num_tokens,
             num_draft_tokens=num_draft_tokens,
             stop=stop_strings,
+            verification=verification,
             seed=seed,
         )
 

@@ -79,9 +79,17 @@ def speedup(speculative: "Generation", baseline: "Generation") -> float | None:
 
 
 def as_object(generation: "Generation", baseline: "Generation | None" = None) -> dict[str, Any]:
-    """The object of --json: seconds are wall time, `accepted` counts accepted draft tokens."""
+    """The object of --json: seconds are wall time, `accepted` counts accepted draft tokens.
+
+    `parents` is the tree that the drafted tokens of a step form, null for a chain.
+    """
     steps = [
-        {"drafted": step.drafted, "accepted": step.num_accepted, "emitted": step.emitted}
+        {
+            "drafted": step.drafted,
+            "parents": step.parents,
+            "accepted": step.num_accepted,
+            "emitted": step.emitted,
+        }
         for step in generation.steps
     ]
     compared = {"plain": _figures(baseline), "speedup": speedup(generation, baseline)} if baseline else {}

@@ -144,7 +144,9 @@ class TorchState:
                 f"row {row} holds {self._lengths[row]} tokens and cannot keep slots {list(path)}."
             )
         self.keep(row, length + len(path))
-        self._cache.move(row, path, length)
+        in_place = next((i for i, slot in enumerate(path) if slot != length + i), len(path))
+        if in_place < len(path):
+            self._cache.move(row, path[in_place:], length + in_place)
 
     def close(self) -> None:
         """Release the buffers; idempotent. A closed state has no rows left."""

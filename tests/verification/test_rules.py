@@ -1,3 +1,5 @@
+"""Each rule on a single token, and what the rules share."""
+
 from collections.abc import Sequence
 
 import numpy as np
@@ -5,11 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwise.errors import DraftError
+from draftwise.errors import DraftError, OptionError
 from draftwise.randomness import Randomness, Streams
 from draftwise.theory import acceptance_rate
 from draftwise.types import Draft, Probs, Verdict
-from draftwise.verification import acceptance_probability, residual, verify
+from draftwise.verification import (
+    RULES,
+    Rule,
+    acceptance_probability,
+    find_rule,
+    recursive_rejection,
+    residual,
+    verify,
+)
 from tests.enumeration import enumerate_outcomes
 
 
@@ -24,39 +34,48 @@ def distributions(draw: st.DrawFn, min_size: int = 1) -> Probs:
     return probs
 
 
-def law_of_one_token(p: Probs, q: Probs | None, deterministic: int = 0) -> dict[int, float]:
+EXACT = {name: RULES[name] for name in ("token", "block", "matching")}
+every_rule = pytest.mark.parametrize("rule", EXACT.values(), ids=EXACT)
+
+
+def law_of_one_token(
+    p: Probs, q: Probs | None, deterministic: int = 0, rule: Rule = verify
+) -> dict[int, float]:
     """The law of the first emitted token, whatever comes after it."""
     anything = np.ones(1)
 
     def run(streams: Streams) -> int:
         token_id = deterministic if q is None else streams.drafting.sample(q)
         draft = Draft((token_id,), None if q is None else [q])
-        verdict = verify(draft, [p, anything], streams.acceptance, streams.recovery)
+        verdict = rule(draft, [p, anything], streams.acceptance, streams.recovery)
         return token_id if verdict.num_accepted else verdict.token_id
 
     return enumerate_outcomes(run)
 
 
+@every_rule
 @given(distributions(), distributions())
-def test_one_token_has_the_law_of_the_target(p: Probs, q: Probs) -> None:
+def test_one_token_has_the_law_of_the_target(rule: Rule, p: Probs, q: Probs) -> None:
     """Also where the vocabularies differ in size, in either direction."""
-    law = law_of_one_token(p, q)
+    law = law_of_one_token(p, q, rule=rule)
     assert set(law) <= set(np.flatnonzero(p))
     assert [law.get(token_id, 0.0) for token_id in range(len(p))] == pytest.approx(p, abs=1e-12)
 
 
+@every_rule
 @given(distributions(), st.integers(0, 6))
-def test_a_deterministic_guess_leaves_the_law_alone(p: Probs, guess: int) -> None:
+def test_a_deterministic_guess_leaves_the_law_alone(rule: Rule, p: Probs, guess: int) -> None:
     """Also where the guess is a token that the target lacks."""
-    law = law_of_one_token(p, None, guess)
+    law = law_of_one_token(p, None, guess, rule)
     assert set(law) <= set(np.flatnonzero(p))
     assert [law.get(token_id, 0.0) for token_id in range(len(p))] == pytest.approx(p, abs=1e-12)
 
 
+@every_rule
 @given(distributions(), distributions())
-def test_in_float32_the_law_is_off_by_rounding_alone(p: Probs, q: Probs) -> None:
+def test_in_float32_the_law_is_off_by_rounding_alone(rule: Rule, p: Probs, q: Probs) -> None:
     p, q = p.astype(np.float32), q.astype(np.float32)
-    law = law_of_one_token(p, q)
+    law = law_of_one_token(p, q, rule=rule)
     assert [law.get(token_id, 0.0) for token_id in range(len(p))] == pytest.approx(p, abs=1e-6)
 
 
@@ -130,7 +149,9 @@ SLOPE = np.array([0.1, 0.2, 0.3, 0.4])
 def test_a_draft_accepted_whole_is_followed_by_a_bonus_token() -> None:
     acceptance = Acceptance(True)
     draft = Draft((0, 1), [UNIFORM, UNIFORM])
-    assert verify(draft, [SLOPE, SLOPE, SLOPE[::-1]], acceptance, Recovery()) == Verdict(2, 0)
+    assert recursive_rejection(draft, [SLOPE, SLOPE, SLOPE[::-1]], acceptance, Recovery()) == Verdict(
+        (0, 1), 0
+    )
     assert acceptance.asked == pytest.approx([0.4, 0.8])
 
 
@@ -138,14 +159,41 @@ def test_nothing_after_a_rejection_is_looked_at() -> None:
     """The distributions after it may be costly: here they do not even exist."""
     acceptance = Acceptance(False)
     draft = Draft((0, 1, 2), [UNIFORM, UNIFORM, UNIFORM])
-    assert verify(draft, [SLOPE], acceptance, Recovery()) == Verdict(0, 3)
+    assert recursive_rejection(draft, [SLOPE], acceptance, Recovery()) == Verdict((), 3)
     assert len(acceptance.asked) == 1
 
 
-def test_an_empty_draft_gives_a_bonus_token_without_any_question() -> None:
-    acceptance = Acceptance(True)
-    assert verify(Draft(), [SLOPE], acceptance, Recovery()) == Verdict(0, 3)
-    assert acceptance.asked == []
+@every_rule
+def test_an_empty_draft_gives_a_bonus_token(rule: Rule) -> None:
+    assert rule(Draft(), [SLOPE], Acceptance(True), Recovery()) == Verdict((), 3)
+
+
+@pytest.mark.parametrize("rule", [EXACT["block"], EXACT["matching"]])
+def test_nothing_is_looked_at_behind_a_token_that_the_target_cannot_emit(rule: Rule) -> None:
+    impossible = np.array([0.0, 1.0, 0.0, 0.0])
+    draft = Draft((0, 1, 2), [UNIFORM, UNIFORM, UNIFORM])
+    assert rule(draft, [impossible], Streams.seeded(0).acceptance, Recovery()) == Verdict((), 1)
+
+
+def test_deterministic_guesses_are_matched_without_any_question() -> None:
+    draft = Draft((3, 3, 1))
+    assert verify(draft, [SLOPE, SLOPE, UNIFORM, UNIFORM], Recovery(), Recovery()) == Verdict((0, 1), 0)
+
+
+def test_rules_are_found_by_name() -> None:
+    assert find_rule("auto") is verify
+    assert find_rule("block") is find_rule("traversal")
+    with pytest.raises(OptionError, match="'blocks'; give one of auto, token"):
+        find_rule("blocks")
+
+
+@pytest.mark.parametrize(
+    ("parents", "message"),
+    [((-1,), "2 tokens has 1"), ((-1, 1), "token 1 .* parent 1"), ((-2, 0), "parent -2")],
+)
+def test_a_draft_that_is_no_tree_is_refused(parents: tuple[int, ...], message: str) -> None:
+    with pytest.raises(DraftError, match=message):
+        Draft((0, 1), None, parents)
 
 
 @pytest.mark.parametrize("probs", [[np.array([1.0, 0.0])], [np.array([1.0])]], ids=["zero", "too narrow"])
@@ -153,4 +201,4 @@ def test_a_token_that_could_not_be_drawn_is_refused(probs: Sequence[Probs]) -> N
     """Going on would give an output that is not the target's, and no one would see it."""
     acceptance = Acceptance(True)
     with pytest.raises(DraftError, match=r"token 1.*0\.0"):
-        verify(Draft((1,), probs), [UNIFORM, UNIFORM], acceptance, Recovery())
+        recursive_rejection(Draft((1,), probs), [UNIFORM, UNIFORM], acceptance, Recovery())
