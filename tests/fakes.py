@@ -7,7 +7,7 @@ from itertools import takewhile
 import numpy as np
 
 from draftwise.control.base import Limit
-from draftwise.models.base import LanguageModel
+from draftwise.models.base import LanguageModel, Tap
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams, adjusted_probs
@@ -20,6 +20,7 @@ class RowDrafter:
 
     name = "fake"
     default_num_draft_tokens = 2
+    taps: Sequence[Tap] = ()
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "RowDrafter":
         self.target_vocab_size = target.vocab_size

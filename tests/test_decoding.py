@@ -12,6 +12,7 @@ from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.errors import DraftwiseError, OptionError, PromptError
+from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
@@ -38,7 +39,9 @@ class WatchedModel(TabularModel):
 
     open_states: int = 0
 
-    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> ContextState:
+    def open(
+        self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
+    ) -> ContextState:
         self.open_states += 1
         state = super().open(num_sequences, max_length)
 

@@ -141,7 +141,7 @@ def _steps(
 ) -> Generator[Step, None, None]:
     with (
         closing(drafter.open(target, 1, max_length)) as drafting,
-        closing(target.open(1, max_length)) as cache,
+        closing(target.open(1, max_length, taps=drafting.taps)) as cache,
     ):
         while sequence.finish_reason is None:
             yield from step(cache, drafting, controller, [sequence])

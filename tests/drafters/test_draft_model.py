@@ -8,6 +8,7 @@ import tokenizers
 from draftwise.drafters.base import DraftState
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.errors import OptionError, TokenizerMismatchError
+from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
 from draftwise.sampling import SamplingParams
@@ -22,7 +23,9 @@ SAMPLED = SamplingParams(temperature=1.0)
 class RecordingModel(TabularModel):
     """Remembers what each pass was fed, and how its states were opened and closed."""
 
-    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> "RecordingState":
+    def open(
+        self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
+    ) -> "RecordingState":
         self.opened_with = (num_sequences, max_length, width_invariant)
         self.feeds: list[list[list[int]]] = []
         self.closed = False

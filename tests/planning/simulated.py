@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
 from draftwise.types import Logits
@@ -31,7 +32,9 @@ class SlowModel(TabularModel):
         self.clock = clock
         self.cost = cost
 
-    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> ContextState:
+    def open(
+        self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
+    ) -> ContextState:
         state = super().open(num_sequences, max_length)
         forward = state.forward
 

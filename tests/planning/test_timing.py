@@ -6,6 +6,7 @@ import pytest
 
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
 from draftwise.planning.timing import (
@@ -101,7 +102,9 @@ class Counting(TabularModel):
 
     widths: tuple[int, ...] = ()
 
-    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> ContextState:
+    def open(
+        self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
+    ) -> ContextState:
         assert width_invariant  # a target's passes are what the loop runs
         state = super().open(num_sequences, max_length)
         forward = state.forward

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from draftwise.control.base import Limit
-from draftwise.models.base import LanguageModel
+from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
 from draftwise.types import Draft, Step
@@ -12,6 +12,11 @@ from draftwise.types import Draft, Step
 
 class DraftState(Protocol):
     """What a drafter remembers of several independent sequences (rows)."""
+
+    @property
+    def taps(self) -> Sequence[Tap]:
+        """The hidden states it reads: the target's state is opened with them. Most drafters read none."""
+        ...
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         """What is known for free of the token that would follow `context`, as `Limit.choose` takes it."""
@@ -34,7 +39,7 @@ class DraftState(Protocol):
         ...
 
     def observe(self, step: Step) -> None:
-        """Learn what became of a draft."""
+        """Learn what became of a draft; the taps still hold the pass that verified it."""
         ...
 
     def close(self) -> None:

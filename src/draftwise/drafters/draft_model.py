@@ -6,7 +6,7 @@ import numpy as np
 
 from draftwise.control.base import Limit
 from draftwise.errors import OptionError, TokenizerMismatchError
-from draftwise.models.base import LanguageModel, ModelState
+from draftwise.models.base import LanguageModel, ModelState, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams, adjusted_probs
 from draftwise.types import Draft, Logits, Probs, Step
@@ -49,6 +49,8 @@ class DraftModelState:
 
     Where a context has outgrown the draft model, its drafts are empty.
     """
+
+    taps: Sequence[Tap] = ()
 
     def __init__(
         self, cache: ModelState, capacity: int, vocab_size: int, target_vocab_size: int, num_sequences: int

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.errors import ModelError, OptionError, TokenizerMismatchError
+from draftwise.models.base import Tap, refuse_taps
 from draftwise.models.context import ContextState
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits
@@ -163,7 +164,11 @@ class NgramModel:
             number = found
             yield level, number
 
-    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> ContextState:
+    def open(
+        self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
+    ) -> ContextState:
+        """Open a state; raises UnsupportedError for taps, as there are no hidden states."""
+        refuse_taps(taps, self.name)
         return ContextState(self, num_sequences, max_length)
 
     def drafter(self) -> DraftModel:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from draftwise.control.base import Limit
-from draftwise.models.base import LanguageModel
+from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
 from draftwise.types import Draft, Step
@@ -14,6 +14,7 @@ class NoDrafter:
 
     name = "none"
     default_num_draft_tokens = 0
+    taps: Sequence[Tap] = ()
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "NoDrafter":
         return self

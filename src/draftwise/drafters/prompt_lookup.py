@@ -7,7 +7,7 @@ from itertools import cycle, islice, takewhile
 from draftwise.control.base import Limit
 from draftwise.drafters.suffix_automaton import SuffixAutomaton
 from draftwise.errors import OptionError
-from draftwise.models.base import LanguageModel
+from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
 from draftwise.types import Draft, Step
@@ -48,6 +48,8 @@ class PromptLookup:
 
 class PromptLookupState:
     """An index of each row's text, which reads the tokens it has not seen when a draft is asked for."""
+
+    taps: Sequence[Tap] = ()
 
     def __init__(self, drafter: PromptLookup, num_sequences: int) -> None:
         self._drafter = drafter

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from draftwise.control.base import Limit, UpTo
 from draftwise.drafters.base import Drafter, DraftState
-from draftwise.models.base import LanguageModel
+from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
 from draftwise.types import Draft, Step
@@ -37,6 +37,7 @@ class SeveralStates:
 
     def __init__(self, states: Sequence[DraftState]) -> None:
         self._states = states
+        self.taps: Sequence[Tap] = [tap for state in states for tap in state.taps]
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         """That of the first drafter with a guess."""

@@ -1,10 +1,35 @@
 """The protocol that the target and a draft model share: score tokens, keep a cache, go back."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from draftwise.errors import UnsupportedError
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits
+
+
+@dataclass(eq=False, slots=True)
+class Tap:
+    """Hidden states that a drafter reads from the passes of a target.
+
+    `layers`: their numbers in the `hidden_states` of transformers: n is what goes into layer n, counted from
+    0, and -1 what the output layer reads, after the last norm. `rows`: written by each pass, for each row
+    the hidden states of the tokens fed in it, one array `[tokens, width]` for each of the layers, of the
+    engine's own kind and on its device.
+    """
+
+    layers: tuple[int, ...]
+    rows: Sequence[Sequence[Any]] = ()
+
+
+def refuse_taps(taps: Sequence[Tap], name: str) -> None:
+    """Raise UnsupportedError if hidden states are asked of a model that hands out none."""
+    if taps:
+        raise UnsupportedError(
+            f"{name} hands out no hidden states, which this drafter reads; load the target with the torch "
+            "engine."
+        )
 
 
 class ModelState(Protocol):
@@ -57,7 +82,9 @@ class LanguageModel(Protocol):
     width_invariant: bool  # whether a position's logits have the same bits in passes of any width, here
     tokenizer: Tokenizer | None
 
-    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> ModelState:
+    def open(
+        self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
+    ) -> ModelState:
         """Allocate caches of `max_length` tokens for `num_sequences` rows.
 
         `width_invariant`: where the engine can, a position's logits have the same bits in a pass of any

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from draftwise.errors import ModelError
+from draftwise.models.base import Tap, refuse_taps
 from draftwise.models.context import ContextState
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits
@@ -68,5 +69,9 @@ class TabularModel:
         logits: Logits = self.table[padded[len(padded) - order :]]
         return logits
 
-    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> ContextState:
+    def open(
+        self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
+    ) -> ContextState:
+        """Open a state; raises UnsupportedError for taps, as there are no hidden states."""
+        refuse_taps(taps, self.name)
         return ContextState(self, num_sequences, max_length)

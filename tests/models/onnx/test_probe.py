@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.onnx import probe
 from draftwise.models.onnx.probe import PROBE, remembered_width_invariant, width_invariant
@@ -19,7 +20,9 @@ class OneBit(TabularModel):
 
     odd_width = 0
 
-    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> ContextState:
+    def open(
+        self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
+    ) -> ContextState:
         state = super().open(num_sequences, max_length, width_invariant=width_invariant)
         forward = state.forward
 

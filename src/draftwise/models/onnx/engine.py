@@ -9,6 +9,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from draftwise.errors import ModelError, OptionError, UnsupportedError
+from draftwise.models.base import Tap, refuse_taps
 from draftwise.models.onnx.manifest import NUM_LOGITS, Manifest
 from draftwise.models.onnx.probe import remembered_width_invariant
 from draftwise.tokenizer import Tokenizer
@@ -49,11 +50,14 @@ class OnnxModel:
         threads = self.session.get_session_options().intra_op_num_threads or os.cpu_count()
         return f"onnxruntime {ort.__version__}, {self.precision}, {threads} threads"
 
-    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> "OnnxState":
+    def open(
+        self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
+    ) -> "OnnxState":
         """Allocate one cache for each row; the rows of a pass are scored one after the other.
 
-        Raises OptionError for a `max_length` beyond the model's.
+        Raises OptionError for a `max_length` beyond the model's, UnsupportedError for taps.
         """
+        refuse_taps(taps, self.name)
         if max_length > self.max_length:
             raise OptionError(
                 f"max_length is {max_length}, but {self.name} holds {self.max_length} tokens; give less."

@@ -7,9 +7,11 @@ import torch
 from transformers import PreTrainedModel
 
 from draftwise.errors import OptionError
+from draftwise.models.base import Tap
 from draftwise.models.torch.architecture import horizons, longest_text, refuse_unsupported
 from draftwise.models.torch.cache import RowCache, Window
 from draftwise.models.torch.feed import VIEW_STEP, Feed, Piece, cut
+from draftwise.models.torch.hearing import Hearing
 from draftwise.models.torch.mask import attention_masks
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits
@@ -51,17 +53,19 @@ class TorchModel:
         dtype = str(self.model.dtype).removeprefix("torch.")
         return f"torch {torch.__version__}, {dtype}, {self.model.device}, {torch.get_num_threads()} threads"
 
-    def open(self, num_sequences: int, max_length: int, *, width_invariant: bool = True) -> "TorchState":
+    def open(
+        self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
+    ) -> "TorchState":
         """Allocate caches, as in `LanguageModel`; memory is taken when the first token comes.
 
         Passes of different widths give the same logits up to rounding, whatever `width_invariant` asks for.
-        Raises OptionError for a `max_length` beyond the model's.
+        Raises OptionError for a `max_length` or a tapped layer beyond the model's.
         """
         if max_length > self.max_length:
             raise OptionError(
                 f"max_length is {max_length}, but {self.name} holds {self.max_length} tokens; give less."
             )
-        return TorchState(self, num_sequences, max_length)
+        return TorchState(self, num_sequences, max_length, Hearing(self.model, taps, self.name))
 
     @torch.inference_mode()
     def score(self, piece: Piece, cache: RowCache) -> Logits:
@@ -83,8 +87,9 @@ class TorchModel:
 class TorchState:
     """The caches of several rows of one TorchModel."""
 
-    def __init__(self, model: TorchModel, num_sequences: int, max_length: int) -> None:
+    def __init__(self, model: TorchModel, num_sequences: int, max_length: int, hearing: Hearing) -> None:
         self._model = model
+        self._hearing = hearing
         self._max_length = max_length
         self._num_slots = -(-(max_length + 1) // VIEW_STEP) * VIEW_STEP  # at least one is left for padding
         self._cache = RowCache(num_sequences, self._num_slots)
@@ -119,11 +124,14 @@ class TorchState:
                     f"{self._max_length}; open it with a larger max_length."
                 )
         scored: list[list[Logits]] = [[] for _ in feeds]
+        self._hearing.begin(len(feeds))
         for piece in cut(feeds, PIECE_WIDTH, self._num_slots):
-            logits = self._model.score(piece, self._cache)
+            with self._hearing.of(piece.rows):
+                logits = self._model.score(piece, self._cache)
             ends = piece.wanted.sum(axis=1).cumsum()
             for parts, part in zip(scored[piece.rows], np.split(logits, ends[:-1]), strict=True):
                 parts.append(part)
+        self._hearing.end([len(feed) for feed in feeds])
         self._lengths = [feed.end for feed in feeds]
         nothing = np.empty((0, self._model.vocab_size), np.float32)
         return [parts[0] if len(parts) == 1 else np.concatenate([nothing, *parts]) for parts in scored]
