@@ -12,7 +12,7 @@ from draftwise.cli.generate import generate
 from draftwise.cli.ngram import ngram
 from draftwise.errors import DraftwiseError
 
-BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
+BAD_INPUT, INTERRUPTED = 2, 130
 
 app = typer.Typer(
     name="draftwise",
@@ -22,11 +22,6 @@ app = typer.Typer(
 )
 for command in (generate, convert, ngram):
     app.command()(command)
-
-
-@app.callback()
-def _subcommands_are_named() -> None:
-    """Lossless speculative decoding: faster generation, the same words."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,10 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except typer.Abort:
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output has left; what is still buffered must not raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
 
 
 def _sentence(error: DraftwiseError | typer.TyperException) -> str:
