@@ -15,7 +15,8 @@ def imported_by(code: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["generate", "--help"], ["convert", "--help"], ["ngram", "--help"]]
+    "arguments",
+    [["--help"], ["generate", "--help"], ["convert", "--help"], ["ngram", "--help"], ["plan", "--help"]],
 )
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported_by(f"from draftwise.cli import main; assert main({arguments!r}) == 0") == set()

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+import pytest
+
+from draftwise import decoding
 from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
@@ -45,6 +48,14 @@ class SlowModel(TabularModel):
 
         state.forward = slowly  # type: ignore[method-assign, assignment]
         return state
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimulatedClock:
+    """The clock of the loop, for the test modules that import it."""
+    simulated = SimulatedClock()
+    monkeypatch.setattr(decoding, "perf_counter", simulated)
+    return simulated
 
 
 def silent(stage: str, fraction: float) -> None:

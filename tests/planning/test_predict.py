@@ -117,11 +117,11 @@ def test_costs_follow_context_width_and_tokens_emitted() -> None:
     trace = independent(1.0, 7, 2)
     costs = Costs(linear(10, 1, 0.01), linear(0, 0.5), {1: 0.1, 3: 0.3})
     seconds = costs.along(trace.text, 2)
-    assert seconds.verify[4] == pytest.approx([11.04, 12.04, 13.04])
+    assert seconds.verify[4] == pytest.approx([11.05, 12.05, 13.05])
     assert seconds.draft[4] == pytest.approx([0.5, 0.5, 1.0])
     assert seconds.other == pytest.approx([0.1, 0.2, 0.3])
     # Positions 0, 3 and 6 begin a step, the first reads the prompt; at 6 there is room for no draft.
-    expected = (10 + 3 + 0.01 * 3 + 1.0 + 0.3) + (10 + 1 + 0.01 * 6 + 0.1)
+    expected = (10 + 3 + 0.01 * 4 + 1.0 + 0.3) + (10 + 1 + 0.01 * 7 + 0.1)
     assert total(trace, 2, costs).seconds == pytest.approx(expected)
     assert total(trace, 2, costs).tokens == 4
 

@@ -20,7 +20,9 @@ from draftwise.planning.timing import (
     pass_times,
 )
 from draftwise.types import Logits
-from tests.planning.simulated import SimulatedClock, SlowModel, silent
+from tests.planning.simulated import SimulatedClock, SlowModel, clock, silent
+
+__all__ = ["clock"]  # a fixture
 
 
 def test_a_timing_is_the_median_and_the_quartiles() -> None:
@@ -30,57 +32,49 @@ def test_a_timing_is_the_median_and_the_quartiles() -> None:
     assert Timing.of([0.0, 0.0]).spread == 0
 
 
-def test_runs_take_turns_and_the_first_round_does_not_count() -> None:
-    clock = SimulatedClock()
+def test_runs_take_turns_and_the_first_round_does_not_count(clock: SimulatedClock) -> None:
     order: list[str] = []
 
-    def run(name: str, seconds: float) -> None:
-        clock.now += seconds if len(order) >= 2 else 100
+    def run(name: str) -> int:
         order.append(name)
+        return len(order)
 
-    timings = interleaved({"a": lambda: run("a", 1), "b": lambda: run("b", 2)}, 1e9, clock)
+    returned = interleaved({"a": lambda: run("a"), "b": lambda: run("b")}, 1e9, clock)
     assert order == ["a", "b"] * (MAX_ROUNDS + 1)
-    assert (timings["a"].median, timings["b"].median) == (1, 2)
+    assert returned["a"][:2] == [3, 5]
+    assert len(returned["b"]) == MAX_ROUNDS
 
 
-def test_a_budget_ends_the_rounds() -> None:
-    clock = SimulatedClock()
+@pytest.mark.parametrize(("budget", "rounds"), [(0.0, MIN_ROUNDS), (4.5, 5)])
+def test_a_budget_ends_the_rounds(clock: SimulatedClock, budget: float, rounds: int) -> None:
     fractions: list[float] = []
-    for budget, rounds in ((0.0, MIN_ROUNDS), (4.5, 5)):
-        count = 0
 
-        def run() -> None:
-            nonlocal count
-            count += 1
-            clock.now += 1
+    def run() -> None:
+        clock.now += 1
 
-        interleaved({"run": run}, budget, clock, fractions.append)
-        assert count == rounds + 1
-        assert fractions[-1] == 1
+    assert len(interleaved({"run": run}, budget, clock, fractions.append)["run"]) == rounds
+    assert fractions[-1] == 1
 
 
-def test_passes_cost_what_the_model_takes() -> None:
-    clock = SimulatedClock()
+def test_passes_cost_what_the_model_takes(clock: SimulatedClock) -> None:
     model = SlowModel(clock, lambda held, width: 1 + 0.1 * width + 0.001 * held)
     curves = pass_times(model, budget=0, clock=clock, progress=silent)
     assert list(curves) == [64, 512]
     for context, points in curves.items():
         assert tuple(points) == WIDTHS
         for width, timing in points.items():
-            assert timing.median == pytest.approx(1 + 0.1 * width + 0.001 * context)
+            assert timing.median == pytest.approx(1 + 0.1 * width + 0.001 * (context - 1))
 
 
 @pytest.mark.parametrize("max_length", [3, 20, 70])
-def test_a_short_model_is_timed_within_its_length(max_length: int) -> None:
-    clock = SimulatedClock()
+def test_a_short_model_is_timed_within_its_length(clock: SimulatedClock, max_length: int) -> None:
     model = SlowModel(clock, lambda held, width: width, max_length=max_length)
     curves = pass_times(model, budget=0, clock=clock, progress=silent)
     assert max(context + max(points) for context, points in curves.items()) <= max_length
     assert all(points[width].median == pytest.approx(width) for points in curves.values() for width in points)
 
 
-def test_a_draft_of_n_tokens_costs_n_passes() -> None:
-    clock = SimulatedClock()
+def test_a_draft_of_n_tokens_costs_n_passes(clock: SimulatedClock) -> None:
     target = TabularModel.random(50)
     drafter = DraftModel(SlowModel(clock, lambda held, width: 1 + 0.1 * width))
     curves = draft_times(drafter, target, budget=0, clock=clock, progress=silent)
@@ -91,8 +85,7 @@ def test_a_draft_of_n_tokens_costs_n_passes() -> None:
         }
 
 
-def test_a_drafter_without_a_model_is_timed_too() -> None:
-    clock = SimulatedClock()
+def test_a_drafter_without_a_model_is_timed_too(clock: SimulatedClock) -> None:
     curves = draft_times(PromptLookup(), TabularModel.random(50), budget=0, clock=clock, progress=silent)
     assert all(timing.median == 0 for points in curves.values() for timing in points.values())
 
@@ -111,14 +104,16 @@ class Counting(TabularModel):
 
         def counted(token_ids: Sequence[Sequence[int]], num_logits: Sequence[int]) -> list[Logits]:
             self.widths += (sum(map(len, token_ids)),)
+            assert num_logits == [self.widths[-1]] or self.widths[-1] in (63, 511)
             return forward(token_ids, num_logits)
 
         state.forward = counted  # type: ignore[method-assign, assignment]
         return state
 
 
-def test_only_one_row_is_fed_at_a_time() -> None:
+def test_steps_are_those_of_the_loop(clock: SimulatedClock) -> None:
+    """Both contexts are read, and then every width is fed after each, all of it scored, round by round."""
     model = Counting(TabularModel.random(50).table)
-    pass_times(model, budget=0, clock=SimulatedClock(), progress=silent)
-    assert model.widths[:2] == (64, 512)
+    pass_times(model, budget=0, clock=clock, progress=silent)
+    assert model.widths[:2] == (63, 511)
     assert model.widths[2:] == (*WIDTHS, *WIDTHS) * (MIN_ROUNDS + 1)

@@ -10,6 +10,7 @@ import typer
 from draftwise.cli.convert import convert
 from draftwise.cli.generate import generate
 from draftwise.cli.ngram import ngram
+from draftwise.cli.plan import plan
 from draftwise.errors import DraftwiseError
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -20,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (generate, convert, ngram):
+for command in (generate, plan, convert, ngram):
     app.command()(command)
 
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from draftwise.errors import OptionError, UnsupportedError
-from draftwise.models.cache import built_once
+from draftwise.models.cache import built_once, cache_folder
 from draftwise.models.sources import Kind, Source
 from draftwise.models.stage import run_stage
 from draftwise.progress import Progress
@@ -28,6 +28,11 @@ def converted(source: Source, precision: str, progress: Progress) -> Path:
         return source.path
     build = partial(convert_source, source, precision=precision, progress=progress)
     return built_once(_key(source, precision), build)
+
+
+def is_converted(source: Source, precision: str) -> bool:
+    """Whether the cache holds a conversion of a source."""
+    return (cache_folder() / _key(source, precision)).is_dir()
 
 
 def convert_source(source: Source, out: Path, *, precision: str, progress: Progress) -> "Manifest":

@@ -26,9 +26,9 @@ class Costs:
     def along(self, text: Text, max_draft_tokens: int) -> "StepSeconds":
         """The costs at each position of a text."""
         verify, draft = [], []
-        for held in range(len(text.prompt_ids) - 1, len(text.prompt_ids) - 1 + len(text)):
-            by_width = at_context(self.verify, held)
-            by_length = at_context(self.draft, held) if self.draft else {1: 0.0}
+        for context in range(len(text.prompt_ids), len(text.prompt_ids) + len(text)):
+            by_width = at_context(self.verify, context)
+            by_length = at_context(self.draft, context) if self.draft else {1: 0.0}
             verify.append([interpolated(by_width, n + 1) for n in range(max_draft_tokens + 1)])
             draft.append([interpolated(by_length, max(1, n)) for n in range(max_draft_tokens + 1)])
         other = [interpolated(self.other, n + 1) for n in range(max_draft_tokens + 1)]

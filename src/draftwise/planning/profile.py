@@ -19,6 +19,7 @@ from draftwise.models.machine import processor
 from draftwise.planning.timing import Clock, Curves, Timing, draft_times, pass_times
 from draftwise.progress import Progress, shown
 
+RECIPE = 2  # raised whenever what is timed changes
 BUDGET = 4.0  # seconds spent on rounds, of the target and of each drafter; slow models take longer
 
 
@@ -127,7 +128,7 @@ def profile_for(
 def profile_file(conditions: Conditions) -> Path:
     """Where the profile of such a model is kept; the content is looked at when it is read."""
     readable = re.sub(r"[^\w.-]+", "-", Path(conditions.model).name)
-    digest = crc32(f"{conditions.model}|{conditions.runs_on}|{conditions.machine}".encode())
+    digest = crc32(f"{RECIPE}|{conditions.model}|{conditions.runs_on}|{conditions.machine}".encode())
     return cache_folder() / "profiles" / f"{readable}-{digest:08x}.json"
 
 

@@ -1,22 +1,33 @@
-"""What a target's pass and a drafter's guess cost here: interleaved, repeated, medians with their spread."""
+"""What a target's pass and a drafter's guess cost here, timed in the loop itself: in turns, medians, spread.
+
+A pass in a tight loop of passes is faster than the same pass in real decoding, where threads have gone to
+sleep and caches hold other things by the time it begins. So real steps are timed.
+"""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import count, takewhile
 from typing import TypeVar
 
 import numpy as np
 
-from draftwise.control.base import UpTo
-from draftwise.drafters.base import Drafter, DraftState
-from draftwise.models.base import LanguageModel, ModelState
+from draftwise.control.base import Limit
+from draftwise.control.fixed import Fixed
+from draftwise.decoding import step
+from draftwise.drafters.base import Drafter
+from draftwise.models.base import LanguageModel
 from draftwise.progress import Progress
-from draftwise.randomness import Streams
+from draftwise.randomness import Randomness, Streams
 from draftwise.sampling import SamplingParams
+from draftwise.sequence import Sequence as Row
+from draftwise.sequence import StopConditions
+from draftwise.types import Draft, Seconds, Step
 
 Clock = Callable[[], float]
 Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 CONTEXTS = (64, 512)
 # Kernels work in tiles, so the curve has steps: no width that a draft commonly leads to is left out.
@@ -44,31 +55,19 @@ class Timing:
         return (self.upper_quartile - self.lower_quartile) / self.median if self.median else 0.0
 
 
-# Seconds by context length (tokens held before), and then by width of the pass or by tokens drafted.
+# Seconds by context length (tokens of text before the draft), and then by width or by tokens drafted.
 Curves = Mapping[int, Mapping[int, Timing]]
 
 
-def pass_times(model: LanguageModel, *, budget: float, clock: Clock, progress: Progress) -> Curves:
+def pass_times(target: LanguageModel, *, budget: float, clock: Clock, progress: Progress) -> Curves:
     """T(n): seconds of one pass of a target over n positions, at several context lengths.
 
     A width of 1 is a lone token as the target runs it, which some engines pad. `budget`: seconds to spend on
     rounds; there are at least 3 of them.
     """
-    widths = [width for width in WIDTHS if 2 * width <= model.max_length]
-    contexts = _fitting(CONTEXTS, model.max_length - widths[-1])
-    token_ids = _any_text(model, contexts[-1] + widths[-1])
-    with closing(model.open(len(contexts), len(token_ids))) as state:
-        rows = dict(enumerate(contexts))
-        for row, context in rows.items():
-            _feed(state, row, token_ids[:context])
-            progress(f"timing {model.name}", 0.0)
-
-        def run(row: int, width: int) -> None:
-            state.keep(row, rows[row])
-            _feed(state, row, token_ids[rows[row] : rows[row] + width])
-
-        runs = {(rows[row], width): partial(run, row, width) for row in rows for width in widths}
-        return _curves(interleaved(runs, budget, clock, partial(progress, f"timing {model.name}")))
+    lengths = [width - 1 for width in WIDTHS if 4 * width <= target.max_length] or [0]
+    times = step_times(target, _Anything(), lengths, budget=budget, clock=clock, progress=progress)
+    return _curves({(context, n + 1): [each.verify for each in of] for (context, n), of in times.items()})
 
 
 def draft_times(
@@ -80,86 +79,124 @@ def draft_times(
     progress: Progress,
     sampling: SamplingParams | None = None,
 ) -> Curves:
-    """Seconds that a drafter takes to guess n tokens, at several context lengths; `sampling`: None is greedy.
-
-    Before each guess the context has grown by one token, so a draft model runs n passes.
-    """
-    lengths = DRAFT_LENGTHS
-    room = (MAX_ROUNDS + 2) * len(lengths) + max(lengths)  # what the contexts grow by, at most
-    contexts = _fitting(CONTEXTS, target.max_length - room)
-    text = _any_text(target, contexts[-1] + room)
-    with closing(drafter.open(target, len(contexts), len(text))) as state:
-        grown = [text[:context] for context in contexts]
-
-        def run(row: int, length: int) -> None:
-            grown[row].append(text[len(grown[row])])
-            propose(state, grown, row, length, sampling or SamplingParams())
-
-        runs = {
-            (context, length): partial(run, row, length)
-            for row, context in enumerate(contexts)
-            for length in lengths
-        }
-        return _curves(interleaved(runs, budget, clock, partial(progress, f"timing {drafter.name}")))
+    """Seconds that a drafter takes to guess n tokens, at several context lengths; None is greedy."""
+    lengths = [length for length in DRAFT_LENGTHS if 8 * length <= target.max_length] or [1]
+    times = step_times(
+        target, drafter, lengths, budget=budget, clock=clock, progress=progress, sampling=sampling
+    )
+    return _curves({key: [each.draft for each in of] for key, of in times.items()})
 
 
-def propose(
-    state: DraftState, contexts: Sequence[Sequence[int]], row: int, length: int, sampling: SamplingParams
-) -> None:
-    """Have one row of a drafter guess; the others draft nothing."""
-    limits = [UpTo(length if index == row else 0) for index in range(len(contexts))]
-    randomness = [Streams.seeded(0).drafting] * len(contexts)
-    state.propose(contexts, limits, [sampling] * len(contexts), randomness)
+def step_times(
+    target: LanguageModel,
+    drafter: Drafter,
+    lengths: Sequence[int],
+    *,
+    budget: float,
+    clock: Clock,
+    progress: Progress,
+    sampling: SamplingParams | None = None,
+) -> dict[tuple[int, int], list[Seconds]]:
+    """The seconds of steps that draft up to n tokens, by context length and n, for each round."""
+    name = f"timing {target.name}" if isinstance(drafter, _Anything) else f"timing {drafter.name}"
+    room = max(lengths) + 1
+    contexts = sorted({max(2, min(context, target.max_length - room)) for context in CONTEXTS})
+    sampling = sampling or SamplingParams()
+    runs: dict[tuple[int, int], Callable[[], Seconds]] = {}
+    with ExitStack() as opened:
+        for context in contexts:
+            progress(name, 0.0)
+            loop = opened.enter_context(closing(_Loop(target, drafter, context, room, sampling)))
+            runs |= {(context, length): partial(loop.run, length) for length in lengths}
+        return interleaved(runs, budget, clock, partial(progress, name))
+
+
+class _Loop:
+    """One row that has read a context, of which any step can be run again and again."""
+
+    def __init__(
+        self, target: LanguageModel, drafter: Drafter, context: int, room: int, sampling: SamplingParams
+    ) -> None:
+        # Tokens from all over the vocabulary: the time of a pass does not depend on which.
+        vocab_size = min(target.vocab_size, 20000)
+        self._prompt = [7919 * (position + 1) % vocab_size for position in range(context)]
+        self._tokenizer = target.tokenizer
+        self._sampling = sampling
+        self._drafting = drafter.open(target, 1, context + room)
+        self._cache = target.open(1, context + room)
+        self._cache.forward([self._prompt[:-1]], [1])
+
+    def run(self, num_draft_tokens: int) -> Seconds:
+        """One step after the context."""
+        stop = StopConditions(max_new_tokens=num_draft_tokens + 2)
+        row = Row(self._prompt, stop, self._sampling, Streams.seeded(0), self._tokenizer)
+        self._cache.keep(0, len(self._prompt) - 1)
+        return step(self._cache, self._drafting, Fixed(num_draft_tokens), [row])[0].seconds
+
+    def close(self) -> None:
+        self._drafting.close()
+        self._cache.close()
+
+
+class _Anything:
+    """Drafts as far as it may, for the sake of the pass that follows."""
+
+    name = "anything"
+    default_num_draft_tokens = WIDTHS[-1] - 1
+
+    def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "_Anything":
+        return self
+
+    def confidence(self, row: int, context: Sequence[int]) -> None:
+        """It takes no interest in what it drafts."""
+
+    def propose(
+        self,
+        contexts: Sequence[Sequence[int]],
+        limits: Sequence[Limit],
+        sampling: Sequence[SamplingParams],
+        randomness: Sequence[Randomness],
+    ) -> list[Draft]:
+        lengths = [sum(1 for _ in takewhile(limit.allows, count())) for limit in limits]
+        return [
+            Draft(tuple(context[(7 * n) % len(context)] for n in range(length)))
+            for context, length in zip(contexts, lengths, strict=True)
+        ]
+
+    def observe(self, step: Step) -> None:
+        """Nothing to learn."""
+
+    def close(self) -> None:
+        """Nothing to release."""
 
 
 def interleaved(
-    runs: Mapping[Key, Callable[[], object]],
+    runs: Mapping[Key, Callable[[], Value]],
     budget: float,
     clock: Clock,
     progress: Callable[[float], None] = lambda fraction: None,
-) -> dict[Key, Timing]:
-    """Time each of `runs` once in every round, so that a slow moment of the machine falls on all of them.
+) -> dict[Key, list[Value]]:
+    """What each of `runs` returns, once in every round: a slow moment of the machine falls on all of them.
 
     Rounds go on until `budget` seconds are over, from 3 to 15 of them, after one that is not counted.
     """
-    seconds: dict[Key, list[float]] = {key: [] for key in runs}
+    returned: dict[Key, list[Value]] = {key: [] for key in runs}
     for run in runs.values():
         run()
     began = clock()
     for done in range(1, MAX_ROUNDS + 1):
         for key, run in runs.items():
-            start = clock()
-            run()
-            seconds[key].append(clock() - start)
+            returned[key].append(run())
         spent = clock() - began
         progress(min(1.0, max(done / MAX_ROUNDS, spent / budget if budget else 0.0)))
         if done >= MIN_ROUNDS and spent >= budget:
             break
     progress(1.0)
-    return {key: Timing.of(times) for key, times in seconds.items()}
+    return returned
 
 
-def _curves(timings: Mapping[tuple[int, int], Timing]) -> Curves:
+def _curves(seconds: Mapping[tuple[int, int], Sequence[float]]) -> Curves:
     curves: dict[int, dict[int, Timing]] = {}
-    for (context, size), timing in timings.items():
-        curves.setdefault(context, {})[size] = timing
+    for (context, size), times in seconds.items():
+        curves.setdefault(context, {})[size] = Timing.of(times)
     return curves
-
-
-def _fitting(contexts: Sequence[int], longest: int) -> list[int]:
-    """The context lengths, none of them beyond `longest`, increasing."""
-    return sorted({max(1, min(context, longest)) for context in contexts})
-
-
-def _feed(state: ModelState, row: int, token_ids: Sequence[int]) -> None:
-    """One pass of one row, all of whose positions are scored."""
-    rows = range(len(state.lengths))
-    state.forward(
-        [token_ids if index == row else [] for index in rows],
-        [min(len(token_ids), WIDTHS[-1]) if index == row else 0 for index in rows],
-    )
-
-
-def _any_text(model: LanguageModel, length: int) -> list[int]:
-    """Tokens from all over the vocabulary: the time of a pass does not depend on which."""
-    return [7919 * (position + 1) % min(model.vocab_size, 20000) for position in range(length)]

@@ -1,0 +1,199 @@
+"""`draftwise plan`: which drafter, how many draft tokens, and what they would bring."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from draftwise.cli.drafting import DrafterName, make_drafter
+from draftwise.cli.options import DEFAULT_TARGET, EngineName, TargetOption, TrustRemoteCode
+from draftwise.cli.prompt import as_prompt
+from draftwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from draftwise.drafters.base import Drafter
+    from draftwise.models.base import LanguageModel
+    from draftwise.planning.check import Checked
+    from draftwise.planning.prompts import Prompt
+    from draftwise.planning.recommend import Plan
+    from draftwise.sampling import SamplingParams
+
+NEEDS_SOURCE = {DrafterName.DRAFT_MODEL: "MODEL", DrafterName.NGRAM: "PATH"}
+
+
+def plan(
+    *,
+    target: TargetOption = DEFAULT_TARGET,
+    drafters: Annotated[
+        str,
+        typer.Option(
+            help="Ways to guess, with commas between: lookup, draft-model=MODEL, ngram=PATH.",
+            metavar="A,B,...",
+        ),
+    ] = "lookup",
+    prompts: Annotated[
+        Path,
+        typer.Option(help="JSONL of prompts (as Spec-Bench and HumanEval have them), or a text file."),
+    ],
+    prompts_per_task: Annotated[int, typer.Option(help="How many prompts to take of each task.")] = 2,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens that the target writes for each.")] = 128,
+    max_draft_tokens: Annotated[int, typer.Option(help="The most tokens to draft that are looked at.")] = 16,
+    temperature: Annotated[float, typer.Option(help="0 takes the most likely token.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(help="Sample from the k most likely tokens.")] = None,
+    top_p: Annotated[float, typer.Option(help="Sample from the fewest tokens with this much mass.")] = 1.0,
+    min_p: Annotated[
+        float, typer.Option(help="Sample from tokens at least this likely next to the likeliest.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of the text that the target writes.")] = 0,
+    chat: Annotated[
+        bool | None,
+        typer.Option("--chat/--raw", help="As chat messages; the default where the model has a template."),
+    ] = None,
+    engine: Annotated[EngineName, typer.Option(help="What runs the models; auto: onnx, torch on a GPU.")] = (
+        EngineName.AUTO
+    ),
+    dtype: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Precision of the target; repeat it to compare. The default is every conversion at hand, "
+            "else the engine's own."
+        ),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads for each model.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the plan: FILE.png and FILE.svg.", metavar="FILE")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Then run the best choices and print predicted against measured.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    trust_remote_code: TrustRemoteCode = False,
+) -> None:
+    """Predict the speed of each drafter and number of draft tokens, and recommend one or none."""
+    from draftwise import plots
+    from draftwise.cli import plan_report
+    from draftwise.models.load import load
+    from draftwise.planning.check import check as run_check
+    from draftwise.planning.prompts import read_prompts, some_of_each_task
+    from draftwise.sampling import SamplingParams
+    from draftwise.sequence import StopConditions
+
+    sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    StopConditions(max_new_tokens)
+    for name, number in (("prompts-per-task", prompts_per_task), ("max-draft-tokens", max_draft_tokens)):
+        if number < 1:
+            raise OptionError(f"{name} is {number}; give at least 1.")
+    wanted = [_asked_for(item) for item in drafters.split(",")]
+    chosen = some_of_each_task(read_prompts(prompts), prompts_per_task)
+    if plot:
+        plots.axes()  # refuses before the work where there is no matplotlib
+
+    def load_model(source: str, dtype: str | None = None) -> "LanguageModel":
+        return load(
+            source,
+            engine=engine,
+            dtype=dtype,
+            device=device,
+            threads=threads,
+            trust_remote_code=trust_remote_code,
+        )
+
+    plans: list[Plan] = []
+    checks: list[list[Checked]] = []
+    precisions = dtype or _conversions(target, engine, trust_remote_code)
+    for precision in precisions:
+        model = load_model(target, precision)
+        guessers = {
+            label: make_drafter(name, model, source, Path(source) if source else None, load_model)
+            for label, name, source in wanted
+            if name is not DrafterName.NONE
+        }
+        made = _plan(model, guessers, chosen, chat, sampling, max_new_tokens, max_draft_tokens, seed)
+        plans.append(made)
+        checks.append(run_check(model, guessers, made, seed=seed + 1) if check else [])
+    if as_json:
+        print(json.dumps(plan_report.as_object(plans, checks), ensure_ascii=False))
+    else:
+        plan_report.show(plans, checks)
+    if plot:
+        from draftwise.planning.plot import draw
+
+        several = len(plans) > 1
+        pictures = {
+            f"{plot.stem}-{precision}" if several else plot.stem: draw(made, checked)
+            for precision, made, checked in zip(precisions, plans, checks, strict=True)
+        }
+        plots.save(pictures, plot.parent)
+        files = [str(plot.parent / f"{name}{ending}") for name in pictures for ending in (".png", ".svg")]
+        print("wrote", *files, file=sys.stderr if as_json else sys.stdout)
+
+
+def _asked_for(item: str) -> tuple[str, DrafterName, str | None]:
+    """One of --drafters as (label, drafter, model or file); raises OptionError for what it cannot be."""
+    label = item.strip()
+    name, _, source = label.partition("=")
+    if name not in list(DrafterName):
+        raise OptionError(f'"{name}" is not a drafter; give some of {", ".join(map(_form, DrafterName))}.')
+    drafter = DrafterName(name)
+    if (drafter in NEEDS_SOURCE) != bool(source):
+        raise OptionError(f'"{label}" does not ask for a drafter; write {_form(drafter)}.')
+    return label, drafter, source or None
+
+
+def _form(drafter: DrafterName) -> str:
+    """How to ask for a drafter."""
+    return f"{drafter}={NEEDS_SOURCE[drafter]}" if drafter in NEEDS_SOURCE else str(drafter)
+
+
+def _conversions(target: str, engine: EngineName, trust_remote_code: bool) -> "Sequence[str | None]":
+    """The precisions that the target is converted to already, where there are several; else the default."""
+    from draftwise.models.conversion import is_converted
+    from draftwise.models.load import PRECISIONS
+    from draftwise.models.sources import Kind, find
+    from draftwise.progress import shown
+
+    if engine is EngineName.TORCH:
+        return [None]
+    with shown(None) as progress:
+        found = find(target, trust_remote_code=trust_remote_code, progress=progress)
+    if found.kind is Kind.CONVERTED:
+        return [None]
+    at_hand = [dtype for dtype, precision in PRECISIONS.items() if is_converted(found, precision)]
+    return at_hand if len(at_hand) > 1 else [None]
+
+
+def _plan(
+    model: "LanguageModel",
+    guessers: "Mapping[str, Drafter]",
+    prompts: "Sequence[Prompt]",
+    chat: bool | None,
+    sampling: "SamplingParams",
+    max_new_tokens: int,
+    max_draft_tokens: int,
+    seed: int,
+) -> "Plan":
+    """Have the target write, and predict on that."""
+    from draftwise.planning.measure import write_text
+    from draftwise.planning.recommend import make_plan
+    from draftwise.progress import shown
+
+    texts = []
+    with shown(None) as progress:
+        for done, prompt in enumerate(prompts, start=1):
+            texts.append(
+                write_text(
+                    model,
+                    as_prompt(prompt.text, chat, model),
+                    task=prompt.task,
+                    sampling=sampling,
+                    max_new_tokens=max_new_tokens,
+                    seed=seed,
+                )
+            )
+            progress(f"{model.name} writes", done / len(prompts))
+        return make_plan(model, guessers, texts, max_draft_tokens=max_draft_tokens, progress=progress)

@@ -1,0 +1,121 @@
+"""A plan as a picture: the speed-up by draft tokens, and the measurements that it comes from."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from draftwise import plots
+from draftwise.planning.check import Checked
+from draftwise.planning.predict import Prediction
+from draftwise.planning.recommend import Candidate, Plan
+from draftwise.plots import CYCLE, GREY, INK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def draw(plan: Plan, checked: Sequence[Checked]) -> "Figure":
+    """Three panels: speed-up by γ, acceptance by position, T(n); raises what `plots.axes` raises."""
+    figure, (speed, acceptance, passes) = plots.axes(13.5, 4.4, columns=3)
+    figure.suptitle(f"{plan.target}, {plan.runs_on}")
+    _speedups(speed, plan, checked)
+    _acceptance(acceptance, plan)
+    _passes(passes, plan)
+    return figure
+
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+
+def _looks(plan: Plan) -> Iterator[tuple[Candidate, dict[str, Any]]]:
+    for index, candidate in enumerate(plan.candidates):
+        look = {"color": CYCLE[index % len(CYCLE)], "marker": MARKERS[index % len(MARKERS)]}
+        yield candidate, {**look, "label": candidate.drafter}
+
+
+def _speedups(axes: "Axes", plan: Plan, checked: Sequence[Checked]) -> None:
+    axes.set_title("predicted speed-up by draft tokens", loc="left")
+    axes.set_xlabel("draft tokens (γ)")
+    axes.set_ylabel("speed-up over plain decoding")
+    axes.axhline(1.0, color=GREY, linewidth=1.2, linestyle="--", label="plain decoding")
+    for candidate, look in _looks(plan):
+        choices = [plan.plain, *candidate.choices]
+        lengths = [choice.num_draft_tokens for choice in choices]
+        axes.plot(lengths, [plan.speedup(choice) for choice in choices], markersize=4, **look)
+        best = candidate.best
+        axes.plot(
+            best.num_draft_tokens,
+            plan.speedup(best),
+            marker=look["marker"],
+            color=look["color"],
+            markersize=11,
+            linestyle="none",
+        )
+        axes.annotate(
+            f"{plan.speedup(best):.2f}",
+            (best.num_draft_tokens, plan.speedup(best)),
+            xytext=(0, -18),
+            textcoords="offset points",
+            ha="center",
+            color=look["color"],
+        )
+    measured = _measured(checked)
+    if measured:
+        axes.plot(
+            list(measured),
+            list(measured.values()),
+            linestyle="none",
+            marker="x",
+            markersize=10,
+            markeredgewidth=2,
+            color=INK,
+            label="measured",
+        )
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="lower right", frameon=False)
+
+
+def _acceptance(axes: "Axes", plan: Plan) -> None:
+    axes.set_title("acceptance by position in the draft", loc="left")
+    axes.set_xlabel("position in the draft")
+    axes.set_ylabel("accepted, if those before were")
+    axes.set_ylim(-0.02, 1.05)
+    for candidate, look in _looks(plan):
+        rates = candidate.alpha_by_position
+        axes.plot(range(1, len(rates) + 1), rates, markersize=4, **look)
+    if len(plan.candidates) > 1:
+        axes.legend(frameon=False)
+
+
+def _passes(axes: "Axes", plan: Plan) -> None:
+    axes.set_title("verification curve T(n)", loc="left")
+    axes.set_xlabel("positions in a target pass (n)")
+    axes.set_ylabel("milliseconds")
+    for index, (context, points) in enumerate(plan.profile.verify.items()):
+        widths = list(points)
+        axes.plot(
+            widths,
+            [1e3 * points[width].median for width in widths],
+            color=CYCLE[index % len(CYCLE)],
+            marker=".",
+            label=f"after {context} tokens",
+        )
+        axes.fill_between(
+            widths,
+            [1e3 * points[width].lower_quartile for width in widths],
+            [1e3 * points[width].upper_quartile for width in widths],
+            color=CYCLE[index % len(CYCLE)],
+            alpha=0.2,
+            linewidth=0,
+        )
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+
+
+def _measured(checked: Sequence[Checked]) -> dict[int, float]:
+    """Measured speed-up over all tasks, by draft tokens of the choices that were run."""
+    totals: dict[int, tuple[Prediction, Prediction]] = {}
+    for one in checked:
+        fast, slow = totals.get(one.choice.num_draft_tokens, (Prediction(), Prediction()))
+        totals[one.choice.num_draft_tokens] = (fast + one.measured, slow + one.plain)
+    return {length: fast.speedup(slow) for length, (fast, slow) in totals.items()}

@@ -1,0 +1,189 @@
+"""Which drafter and how many tokens to draft, for a target and the prompts that it is meant for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from draftwise.drafters.base import Drafter
+from draftwise.drafters.draft_model import DraftModel
+from draftwise.drafters.none import NoDrafter
+from draftwise.models.base import LanguageModel
+from draftwise.planning.measure import MAX_DRAFT_TOKENS, Text, Trace, traces
+from draftwise.planning.predict import Costs, Prediction, mean_rate, overhead, predict, rate_by_position
+from draftwise.planning.profile import BUDGET, Profile, drafter_key, profile_for
+from draftwise.planning.timing import Clock, draft_times
+from draftwise.progress import Progress, shown
+
+PLAIN = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A drafter and a γ, and what they would bring for each task; γ = 0 is plain decoding."""
+
+    drafter: str
+    num_draft_tokens: int
+    by_task: Mapping[str, Prediction]
+
+    @property
+    def total(self) -> Prediction:
+        return sum(self.by_task.values(), Prediction())
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What was measured of one drafter, and its choices of γ from 1 up.
+
+    `alpha`: None where it never drafts. `memory_cost`: its weights over the target's, in bytes.
+    """
+
+    drafter: str
+    alpha: float | None
+    alpha_by_task: Mapping[str, float | None]
+    alpha_by_position: Sequence[float]
+    memory_cost: float
+    choices: Sequence[Choice]
+
+    @property
+    def best(self) -> Choice:
+        return max(self.choices, key=lambda choice: choice.total.tokens_per_second)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The predictions for one target in one precision, from what it wrote for some prompts."""
+
+    target: str
+    runs_on: str
+    profile: Profile
+    texts: Sequence[Text]
+    plain: Choice
+    candidates: Sequence[Candidate]
+
+    def speedup(self, choice: Choice, task: str | None = None) -> float:
+        """Predicted decode tokens a second over plain decoding's, of one task or of all."""
+        if task is None:
+            return choice.total.speedup(self.plain.total)
+        return choice.by_task[task].speedup(self.plain.by_task[task])
+
+    @property
+    def ranking(self) -> list[Choice]:
+        """The best choice of each drafter and plain decoding, the fastest first."""
+        choices = [self.plain, *(candidate.best for candidate in self.candidates)]
+        return sorted(choices, key=lambda choice: -choice.total.tokens_per_second)
+
+    @property
+    def best(self) -> Choice:
+        return self.ranking[0]
+
+    @property
+    def runner_up(self) -> Choice:
+        """The next best drafter's choice; where there is no other drafter, the best one's next best γ."""
+        others = [choice for choice in self.ranking[1:] if choice.num_draft_tokens]
+        if others:
+            return others[0]
+        rest = [
+            choice for candidate in self.candidates for choice in candidate.choices if choice != self.best
+        ]
+        return max(rest, key=lambda choice: choice.total.tokens_per_second, default=self.plain)
+
+    @property
+    def margin(self) -> float:
+        """How much faster the best choice is than the next one of another kind, plain decoding included."""
+        ranking = self.ranking
+        return ranking[0].total.speedup(ranking[1].total) - 1 if len(ranking) > 1 else 0.0
+
+
+def make_plan(
+    target: LanguageModel,
+    drafters: Mapping[str, Drafter],
+    texts: Sequence[Text],
+    *,
+    max_draft_tokens: int = MAX_DRAFT_TOKENS,
+    budget: float = BUDGET,
+    progress: Progress | None = None,
+    clock: Clock = perf_counter,
+) -> Plan:
+    """Predict every drafter and γ up to `max_draft_tokens` on what the target wrote.
+
+    `drafters` by the names that the plan is to show. `texts`: at least one, all written with one sampling.
+    `budget` and `clock`: as of `profile_for`.
+    """
+    with shown(progress) as report:
+        profile = profile_for(target, list(drafters.values()), budget=budget, progress=report, clock=clock)
+        other = overhead(texts)
+        candidates = []
+        for name, drafter in drafters.items():
+            curves = profile.drafters[drafter_key(drafter)]
+            if texts[0].sampling.temperature > 0:  # the profile's drafts are greedy, which is quicker
+                curves = draft_times(
+                    drafter,
+                    target,
+                    budget=budget / 4,
+                    clock=clock,
+                    progress=report,
+                    sampling=texts[0].sampling,
+                )
+            found = _traced(target, drafter, texts, max_draft_tokens, _stage(report, f"replaying {name}"))
+            choices = _choices(
+                name, found, Costs(profile.verify, curves, other), range(1, max_draft_tokens + 1)
+            )
+            candidates.append(_candidate(name, found, _memory_cost(drafter, target), choices))
+    nothing = [trace for text in texts for trace in traces(target, NoDrafter(), text, [text.sampling], 1)]
+    (plain,) = _choices(PLAIN, nothing, Costs(profile.verify, None, other), range(1))
+    return Plan(target.name, profile.conditions.runs_on, profile, texts, plain, candidates)
+
+
+def _stage(progress: Progress, name: str) -> Callable[[float], None]:
+    return lambda fraction: progress(name, fraction)
+
+
+def _traced(
+    target: LanguageModel,
+    drafter: Drafter,
+    texts: Sequence[Text],
+    max_draft_tokens: int,
+    progress: Callable[[float], None],
+) -> list[Trace]:
+    found = []
+    for done, text in enumerate(texts, start=1):
+        found += traces(target, drafter, text, [text.sampling], max_draft_tokens)
+        progress(done / len(texts))
+    return found
+
+
+def _choices(name: str, found: Sequence[Trace], costs: Costs, lengths: range) -> list[Choice]:
+    seconds = [costs.along(trace.text, trace.max_draft_tokens) for trace in found]
+    choices = []
+    for num_draft_tokens in lengths:
+        by_task: dict[str, Prediction] = {}
+        for trace, along in zip(found, seconds, strict=True):
+            task = trace.text.task
+            by_task[task] = by_task.get(task, Prediction()) + predict(trace, num_draft_tokens, along)
+        choices.append(Choice(name, num_draft_tokens, by_task))
+    return choices
+
+
+def _candidate(name: str, found: Sequence[Trace], memory_cost: float, choices: Sequence[Choice]) -> Candidate:
+    tasks = dict.fromkeys(trace.text.task for trace in found)
+    alpha_by_task = {task: mean_rate([trace for trace in found if trace.text.task == task]) for task in tasks}
+    return Candidate(name, mean_rate(found), alpha_by_task, rate_by_position(found), memory_cost, choices)
+
+
+def _memory_cost(drafter: Drafter, target: LanguageModel) -> float:
+    """Bytes of the draft model's weights over the target's; 0 without one, or where a size is unknown."""
+    model = drafter.model if isinstance(drafter, DraftModel) else None
+    own, read = getattr(model, "weight_bytes", 0), getattr(target, "weight_bytes", 0)
+    return own / read if read else 0.0
+
+
+def verdict(plan: Plan) -> str:
+    """One sentence: what to do."""
+    best = plan.best
+    if not best.num_draft_tokens:
+        return f"Do not speculate: plain decoding of {plan.target} is fastest for these prompts."
+    return (
+        f"Draft with {best.drafter}, up to {best.num_draft_tokens} tokens: "
+        f"{plan.speedup(best):.2f} times as fast as plain decoding, "
+        f"{plan.margin:.0%} ahead of the next choice."
+    )
