@@ -41,12 +41,14 @@ class SlowModel(TabularModel):
         state = super().open(num_sequences, max_length)
         forward = state.forward
 
-        def slowly(token_ids: Sequence[Sequence[int]], num_logits: Sequence[int]) -> list[Logits]:
+        def slowly(
+            token_ids: Sequence[Sequence[int]], num_logits: Sequence[int], parents: object = None
+        ) -> list[Logits]:
             for held, fed in zip(state.lengths, token_ids, strict=True):
                 self.clock.now += self.cost(held, len(fed)) if fed else 0.0
             return forward(token_ids, num_logits)
 
-        state.forward = slowly  # type: ignore[method-assign, assignment]
+        state.forward = slowly  # type: ignore[method-assign]
         return state
 
 

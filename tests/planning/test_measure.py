@@ -1,18 +1,25 @@
 """What is measured on a text is what enumeration and real runs give."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
+from draftwise.control.base import Limit
 from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.errors import UnsupportedError
+from draftwise.models.base import Tap
 from draftwise.models.tabular import TabularModel
 from draftwise.planning.measure import Text, traces, write_text
 from draftwise.planning.predict import mean_rate, rate_by_position
+from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams, adjusted_probs
 from draftwise.theory import expected_tokens
+from draftwise.types import Draft
 from tests.fakes import GuessingDrafter, SamplingDrafter
 
 GREEDY, WARM, HOT = SamplingParams(), SamplingParams(0.7), SamplingParams(1.3, top_k=4)
@@ -121,3 +128,26 @@ def test_prompt_lookup_is_replayed() -> None:
     assert [list(row).index(0) - 1 for row in trace.survival] == [0, 3, 2, 1, 0]
     assert list(np.isnan(trace.rates)) == [True, False, False, False, False]
     assert list(trace.rates[1:]) == [1, 1, 1, 0]
+
+
+class TreeDrafter(GuessingDrafter):
+    """Two guesses at one position."""
+
+    def draft(
+        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
+    ) -> Draft:
+        return Draft((1, 2), parents=(-1, -1))
+
+
+class TappingDrafter(GuessingDrafter):
+    """Wants the hidden states of a layer."""
+
+    taps = (Tap((0,)),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(TreeDrafter, "drafts trees"), (TappingDrafter, "hidden states")]
+)
+def test_what_only_a_run_shows_is_refused(kind: type[GuessingDrafter], words: str) -> None:
+    with pytest.raises(UnsupportedError, match=words):
+        traces(TARGET, kind(lambda context: [1]), text(), [GREEDY])

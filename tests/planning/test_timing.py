@@ -102,12 +102,14 @@ class Counting(TabularModel):
         state = super().open(num_sequences, max_length)
         forward = state.forward
 
-        def counted(token_ids: Sequence[Sequence[int]], num_logits: Sequence[int]) -> list[Logits]:
+        def counted(
+            token_ids: Sequence[Sequence[int]], num_logits: Sequence[int], parents: object = None
+        ) -> list[Logits]:
             self.widths += (sum(map(len, token_ids)),)
             assert num_logits == [self.widths[-1]] or self.widths[-1] in (63, 511)
             return forward(token_ids, num_logits)
 
-        state.forward = counted  # type: ignore[method-assign, assignment]
+        state.forward = counted  # type: ignore[method-assign]
         return state
 
 

@@ -20,6 +20,7 @@ from draftwise.decoding import encode_prompt, generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.errors import UnsupportedError
 from draftwise.models.base import LanguageModel
 from draftwise.randomness import Streams
 from draftwise.sampling import SamplingParams, adjusted_probs, point_mass
@@ -102,7 +103,8 @@ def traces(
     A drafter that samples is taken to draw each token from a distribution that its prefix alone determines,
     as a draft model does. The chance that several tokens are accepted in a row is exact under the sampling
     that the text was written with; under another it is the product of their Σ min(p, q). Raises
-    TokenizerMismatchError where the drafter cannot draft for the target.
+    TokenizerMismatchError where the drafter cannot draft for the target, and UnsupportedError for one that
+    reads the target's hidden states or drafts trees: only a run shows what those do.
     """
     guesses = _guesses(target, drafter, text, samplings, max_draft_tokens)
     rates = np.full((len(samplings), len(text)), np.nan)
@@ -164,12 +166,20 @@ def _guesses(
         if isinstance(drafter, DraftModel):
             yield from _model_guesses(target, drafter.model, text, samplings, max_draft_tokens)
             return
+        if state.taps:
+            raise UnsupportedError(_only_a_run_shows(drafter.name, "reads the target's hidden states"))
         context = list(text.prompt_ids)
         drafting = Streams.seeded(0).drafting
         for token_id in text.output_ids:
             draft = state.propose([context], [UpTo(max_draft_tokens)], [text.sampling], [drafting])[0]
+            if draft.parents is not None:
+                raise UnsupportedError(_only_a_run_shows(drafter.name, "drafts trees"))
             yield _proposed(draft, samplings, max_draft_tokens)
             context.append(token_id)
+
+
+def _only_a_run_shows(name: str, reason: str) -> str:
+    return f"what {name} would bring cannot be told from a text, as it {reason}; compare real runs instead."
 
 
 def _proposed(draft: Draft, samplings: Sequence[SamplingParams], max_draft_tokens: int) -> _Guess:

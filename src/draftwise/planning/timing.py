@@ -17,7 +17,7 @@ from draftwise.control.base import Limit
 from draftwise.control.fixed import Fixed
 from draftwise.decoding import step
 from draftwise.drafters.base import Drafter
-from draftwise.models.base import LanguageModel
+from draftwise.models.base import LanguageModel, Tap
 from draftwise.progress import Progress
 from draftwise.randomness import Randomness, Streams
 from draftwise.sampling import SamplingParams
@@ -123,7 +123,7 @@ class _Loop:
         self._tokenizer = target.tokenizer
         self._sampling = sampling
         self._drafting = drafter.open(target, 1, context + room)
-        self._cache = target.open(1, context + room)
+        self._cache = target.open(1, context + room, taps=self._drafting.taps)
         self._cache.forward([self._prompt[:-1]], [1])
 
     def run(self, num_draft_tokens: int) -> Seconds:
@@ -143,6 +143,7 @@ class _Anything:
 
     name = "anything"
     default_num_draft_tokens = WIDTHS[-1] - 1
+    taps: Sequence[Tap] = ()
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "_Anything":
         return self
