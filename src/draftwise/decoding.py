@@ -97,6 +97,7 @@ def stream(
     stop_token_ids: Tokens[int] = (),
     ignore_eos: bool = False,
     verification: str = "auto",
+    lenience: float = 1.0,
     seed: int | None = None,
 ) -> Generator[Step, None, None]:
     """Generate from the target's distribution, yielding each step as soon as its tokens are known.
@@ -106,9 +107,9 @@ def stream(
     greedy. `verification`: the rule by its name in `draftwise.verification.RULES`; "auto" is the best exact
     one for each draft, and "coupled" has drafter and target share noise that follows from seed and position,
     so that the tokens are those of plain decoding with "coupled" and the same seed, as far as logits have the
-    same bits at every width. Options and prompt are checked here, before the first step; raises OptionError
-    and PromptError.
-    Closing the generator midway frees the caches and leaves target and drafter ready for use.
+    same bits at every width; "lenient" with a `lenience` below 1 gives up the target's distribution for speed
+    (2211.17192, A.5). Options and prompt are checked here, before the first step; raises OptionError and
+    PromptError. Closing the generator midway frees the caches and leaves target and drafter ready for use.
     """
     drafter = drafter or NoDrafter()
     prompt_ids = encode_prompt(target, prompt)
@@ -131,7 +132,7 @@ def stream(
         sampling or SamplingParams(),
         CoupledStreams(seed) if verification == "coupled" else Streams.seeded(seed),
         target.tokenizer,
-        find_rule(verification),
+        find_rule(verification, lenience),
     )
     return _steps(target, drafter, controller, sequence, max_length)
 
@@ -159,6 +160,7 @@ def generate(
     stop_token_ids: Tokens[int] = (),
     ignore_eos: bool = False,
     verification: str = "auto",
+    lenience: float = 1.0,
     seed: int | None = None,
 ) -> Generation:
     """Generate from the target's distribution; the options are those of `stream`."""
@@ -174,6 +176,7 @@ def generate(
         stop_token_ids=stop_token_ids,
         ignore_eos=ignore_eos,
         verification=verification,
+        lenience=lenience,
         seed=seed,
     )
     with closing(steps):

@@ -56,6 +56,12 @@ def generate(
             "text is that of plain decoding."
         ),
     ] = "auto",
+    lenience: Annotated[
+        float,
+        typer.Option(
+            help="Below 1, and with --verification lenient: faster, and NOT the target's distribution."
+        ),
+    ] = 1.0,
     seed: Annotated[int | None, typer.Option(help="Same seed and options, same tokens.")] = None,
     stop: Annotated[list[str] | None, typer.Option(help="End at this text; may be repeated.")] = None,
     chat: Annotated[
@@ -89,7 +95,7 @@ def generate(
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     stop_strings = tuple(stop or ())
     StopConditions(max_new_tokens, stop_strings=stop_strings)
-    find_rule(verification)
+    find_rule(verification, lenience)
     chosen = chosen_drafter(drafter, draft_model, ngram)
     text = prompt_text(prompt, file)
 
@@ -117,6 +123,7 @@ def generate(
             num_draft_tokens=num_draft_tokens,
             stop=stop_strings,
             verification=verification,
+            lenience=lenience,
             seed=seed,
         )
 
@@ -134,6 +141,11 @@ def generate(
         out = sys.stdout if sys.stdout.isatty() else sys.stderr
         print(report.summary(generation), file=out)
         if baseline:
-            is_greedy, invariant = temperature == 0, model.width_invariant
-            line = report.comparison(generation, baseline, is_greedy=is_greedy, width_invariant=invariant)
+            line = report.comparison(
+                generation,
+                baseline,
+                is_greedy=temperature == 0,
+                is_exact=lenience == 1,
+                width_invariant=model.width_invariant,
+            )
             print(line, file=out)

@@ -48,7 +48,12 @@ def summary(generation: "Generation") -> str:
 
 
 def comparison(
-    speculative: "Generation", baseline: "Generation", *, is_greedy: bool, width_invariant: bool
+    speculative: "Generation",
+    baseline: "Generation",
+    *,
+    is_greedy: bool,
+    is_exact: bool = True,
+    width_invariant: bool,
 ) -> str:
     """The line of --compare: the ratio of decode speeds, and whether the outputs are the same.
 
@@ -65,7 +70,8 @@ def comparison(
     if speculative.token_ids == baseline.token_ids:
         return f"{speed} · the same tokens"
     if not is_greedy:
-        return f"{speed} · other tokens of the same distribution"
+        same = "the same distribution" if is_exact else "another distribution, as lenience is not exact"
+        return f"{speed} · other tokens of {same}"
     pairs = enumerate(zip_longest(speculative.token_ids, baseline.token_ids), start=1)
     parted = f"the tokens differ from number {next(i for i, (a, b) in pairs if a != b)} on"
     reason = "" if width_invariant else " (passes of different widths round differently here)"

@@ -1,6 +1,10 @@
-"""Exact acceptance rules: how much of a draft is kept, so that the output has the target's distribution."""
+"""Acceptance rules: how much of a draft is kept, so that the output has the target's distribution.
+
+All in `RULES` are exact; "lenient" is not, and has to be asked for by name.
+"""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from draftwise.errors import OptionError
 from draftwise.randomness import Randomness
@@ -11,6 +15,7 @@ from draftwise.verification.residual import acceptance_probability, residual
 from draftwise.verification.traversal import traversal
 
 __all__ = [
+    "LENIENT",
     "RULES",
     "Rule",
     "acceptance_probability",
@@ -51,8 +56,24 @@ RULES: dict[str, Rule] = {
 }
 
 
-def find_rule(name: str) -> Rule:
-    """The rule of that name; raises OptionError, which lists the names there are."""
+LENIENT = "lenient"  # not among them: it is not exact
+
+
+def find_rule(name: str, lenience: float = 1.0) -> Rule:
+    """The rule of that name; raises OptionError, which lists the names there are.
+
+    "lenient" is token-wise verification with a `lenience` above 0 and up to 1, where 1 is exact; every other
+    rule refuses one below 1.
+    """
+    if name == LENIENT:
+        if not 0 < lenience <= 1:
+            raise OptionError(f"lenience is {lenience}; give a number above 0 and up to 1, where 1 is exact.")
+        return partial(recursive_rejection, lenience=lenience)
+    if lenience != 1:
+        raise OptionError(
+            f"lenience is {lenience}, which changes the distribution of the output; ask for that by name, "
+            f'with verification "{LENIENT}", or leave it at 1.'
+        )
     if name not in RULES:
-        raise OptionError(f"verification is {name!r}; give one of {', '.join(RULES)}.")
+        raise OptionError(f"verification is {name!r}; give one of {', '.join([*RULES, LENIENT])}.")
     return RULES[name]

@@ -26,9 +26,11 @@ def likelihood_ratio(token_id: int, target_probs: Probs, draft_probs: Probs) -> 
     return _probability(token_id, target_probs) / drawn_with
 
 
-def acceptance_probability(token_id: int, target_probs: Probs, draft_probs: Probs) -> float:
-    """min(1, p / q) of a token drawn from `draft_probs`; raises DraftError where q is zero there."""
-    return min(1.0, likelihood_ratio(token_id, target_probs, draft_probs))
+def acceptance_probability(
+    token_id: int, target_probs: Probs, draft_probs: Probs, lenience: float = 1.0
+) -> float:
+    """min(1, p / (l q)) of a token drawn from `draft_probs`; raises DraftError where q is zero there."""
+    return min(1.0, likelihood_ratio(token_id, target_probs, draft_probs) / lenience)
 
 
 def excess(target_probs: Probs, draft_probs: Probs, reach: float = 1.0) -> Probs:
