@@ -7,6 +7,7 @@ from typing import TextIO
 
 import typer
 
+from draftwise.cli.bench import bench
 from draftwise.cli.convert import convert
 from draftwise.cli.generate import generate
 from draftwise.cli.ngram import ngram
@@ -21,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (generate, plan, convert, ngram):
+for command in (generate, plan, bench, convert, ngram):
     app.command()(command)
 
 

@@ -1,6 +1,7 @@
 """Which drafter a command line asks for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ class DrafterName(StrEnum):
     NGRAM = "ngram"
 
 
+_SOURCES = {DrafterName.DRAFT_MODEL: "MODEL", DrafterName.NGRAM: "PATH"}
 _OPTIONS = {DrafterName.DRAFT_MODEL: "--draft-model MODEL", DrafterName.NGRAM: "--ngram PATH"}
 
 
@@ -40,6 +42,48 @@ def chosen_drafter(name: DrafterName | None, draft_model: str | None, ngram: Pat
     if chosen in given and chosen not in implied:
         raise OptionError(f"the drafter {chosen} needs {_OPTIONS[chosen]}.")
     return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One item of --drafters: as it was written, and what it asks for."""
+
+    label: str
+    name: DrafterName
+    source: str | None = None  # the model or file that it drafts with
+
+
+def asked_for(drafters: str) -> list[Wanted]:
+    """What --drafters asks for, with commas between; raises OptionError for what is no drafter."""
+    return [_wanted(item.strip()) for item in drafters.split(",")]
+
+
+def _wanted(label: str) -> Wanted:
+    name, _, source = label.partition("=")
+    if name not in list(DrafterName):
+        raise OptionError(f'"{name}" is not a drafter; give some of {", ".join(map(_form, DrafterName))}.')
+    drafter = DrafterName(name)
+    if (drafter in _SOURCES) != bool(source):
+        raise OptionError(f'"{label}" does not ask for a drafter; write {_form(drafter)}.')
+    return Wanted(label, drafter, source or None)
+
+
+def _form(drafter: DrafterName) -> str:
+    """How to ask for a drafter."""
+    return f"{drafter}={_SOURCES[drafter]}" if drafter in _SOURCES else str(drafter)
+
+
+def make_drafters(
+    wanted: Iterable[Wanted], target: "LanguageModel", load_model: "Callable[[str], LanguageModel]"
+) -> "dict[str, Drafter]":
+    """The drafters by their labels, plain decoding left out; raises what loading raises."""
+    return {
+        each.label: make_drafter(
+            each.name, target, each.source, Path(each.source) if each.source else None, load_model
+        )
+        for each in wanted
+        if each.name is not DrafterName.NONE
+    }
 
 
 def make_drafter(

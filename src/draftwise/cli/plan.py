@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from draftwise.cli.drafting import DrafterName, make_drafter
+from draftwise.cli.drafting import asked_for, make_drafters
 from draftwise.cli.options import DEFAULT_TARGET, EngineName, TargetOption, TrustRemoteCode
 from draftwise.cli.prompt import as_prompt
 from draftwise.errors import OptionError
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from draftwise.planning.prompts import Prompt
     from draftwise.planning.recommend import Plan
     from draftwise.sampling import SamplingParams
-
-NEEDS_SOURCE = {DrafterName.DRAFT_MODEL: "MODEL", DrafterName.NGRAM: "PATH"}
 
 
 def plan(
@@ -88,7 +86,7 @@ def plan(
     for name, number in (("prompts-per-task", prompts_per_task), ("max-draft-tokens", max_draft_tokens)):
         if number < 1:
             raise OptionError(f"{name} is {number}; give at least 1.")
-    wanted = [_asked_for(item) for item in drafters.split(",")]
+    wanted = asked_for(drafters)
     chosen = some_of_each_task(read_prompts(prompts), prompts_per_task)
     if plot:
         plots.axes()  # refuses before the work where there is no matplotlib
@@ -108,11 +106,7 @@ def plan(
     precisions = dtype or _conversions(target, engine, trust_remote_code)
     for precision in precisions:
         model = load_model(target, precision)
-        guessers = {
-            label: make_drafter(name, model, source, Path(source) if source else None, load_model)
-            for label, name, source in wanted
-            if name is not DrafterName.NONE
-        }
+        guessers = make_drafters(wanted, model, load_model)
         made = _plan(model, guessers, chosen, chat, sampling, max_new_tokens, max_draft_tokens, seed)
         plans.append(made)
         checks.append(run_check(model, guessers, made, seed=seed + 1) if check else [])
@@ -131,23 +125,6 @@ def plan(
         plots.save(pictures, plot.parent)
         files = [str(plot.parent / f"{name}{ending}") for name in pictures for ending in (".png", ".svg")]
         print("wrote", *files, file=sys.stderr if as_json else sys.stdout)
-
-
-def _asked_for(item: str) -> tuple[str, DrafterName, str | None]:
-    """One of --drafters as (label, drafter, model or file); raises OptionError for what it cannot be."""
-    label = item.strip()
-    name, _, source = label.partition("=")
-    if name not in list(DrafterName):
-        raise OptionError(f'"{name}" is not a drafter; give some of {", ".join(map(_form, DrafterName))}.')
-    drafter = DrafterName(name)
-    if (drafter in NEEDS_SOURCE) != bool(source):
-        raise OptionError(f'"{label}" does not ask for a drafter; write {_form(drafter)}.')
-    return label, drafter, source or None
-
-
-def _form(drafter: DrafterName) -> str:
-    """How to ask for a drafter."""
-    return f"{drafter}={NEEDS_SOURCE[drafter]}" if drafter in NEEDS_SOURCE else str(drafter)
 
 
 def _conversions(target: str, engine: EngineName, trust_remote_code: bool) -> "Sequence[str | None]":

@@ -1,0 +1,1 @@
+"""Decoding speeds measured beside plain decoding: runs, their record, figures with intervals, a report."""

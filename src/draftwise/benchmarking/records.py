@@ -1,0 +1,163 @@
+"""What a benchmark writes down: one line of JSON for each generation, with every step of it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+from zlib import crc32
+
+from draftwise.errors import OptionError
+from draftwise.types import Generation, Step
+
+PLAIN = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One way to decode. `num_draft_tokens`: None is the drafter's own default."""
+
+    target: str
+    drafter: str
+    num_draft_tokens: int | None
+    temperature: float
+
+    @property
+    def is_plain(self) -> bool:
+        return self.drafter == PLAIN
+
+    @property
+    def label(self) -> str:
+        if self.is_plain:
+            return "plain"
+        return self.drafter + ("" if self.num_draft_tokens is None else f", γ = {self.num_draft_tokens}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One step: positions fed, tokens drafted, accepted and emitted, and seconds by what they went to."""
+
+    fed: int
+    drafted: int
+    accepted: int
+    emitted: int
+    draft: float
+    verify: float
+    other: float
+
+    @classmethod
+    def of(cls, step: Step) -> Self:
+        seconds = step.seconds
+        counts = (step.num_fed, len(step.drafted), step.num_accepted, len(step.emitted))
+        return cls(*counts, *(round(part, 7) for part in (seconds.draft, seconds.verify, seconds.other)))
+
+    @property
+    def seconds(self) -> float:
+        return self.draft + self.verify + self.other
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One generation: of which prompt of which family, in which round, and its steps.
+
+    `output`: a digest of the token ids.
+    """
+
+    setting: Setting
+    family: str
+    prompt: int
+    round: int
+    output: str
+    passes: tuple[Pass, ...]
+
+    @classmethod
+    def of(cls, setting: Setting, family: str, prompt: int, round: int, generation: Generation) -> Self:
+        output = f"{crc32(repr(generation.token_ids).encode()):08x}"
+        return cls(setting, family, prompt, round, output, tuple(map(Pass.of, generation.steps)))
+
+    @property
+    def group(self) -> "Group":
+        return Group(self.setting.target, self.setting.temperature, self.prompt, self.round)
+
+    @property
+    def decoding(self) -> Sequence[Pass]:
+        """The passes after the one that read the prompt."""
+        return self.passes[1:]
+
+    def as_object(self) -> dict[str, Any]:
+        fields = asdict(self)
+        return {**fields.pop("setting"), **fields}
+
+    @classmethod
+    def from_object(cls, fields: Mapping[str, Any]) -> Self:
+        setting = Setting(**{name: fields[name] for name in Setting.__dataclass_fields__})
+        passes = tuple(Pass(**each) for each in fields["passes"])
+        return cls(setting, fields["family"], fields["prompt"], fields["round"], fields["output"], passes)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What is run in turns, one run right after the other: all settings, on one prompt in one round."""
+
+    target: str
+    temperature: float
+    prompt: int
+    round: int
+
+
+class Log:
+    """The file of a benchmark, to which groups are added as they finish, so that it can be taken up again."""
+
+    def __init__(self, file: Path, conditions: Mapping[str, Any], group_size: int) -> None:
+        """Take up a file that an earlier call left, or begin one.
+
+        `conditions`: JSON values under which it was measured, the first line of the file. A group that was
+        cut off before its `group_size` runs were written is dropped, to be run anew. Raises OptionError where
+        the file has other conditions or cannot be read or written.
+        """
+        self._file = file
+        self._header = json.dumps({"conditions": dict(conditions)})
+        found = self._taken_up()
+        counts = Counter(run.group for run in found)
+        self.runs = [run for run in found if counts[run.group] == group_size]
+        lines = [self._header, *(json.dumps(run.as_object()) for run in self.runs)]
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            partial = file.with_suffix(".partial")
+            partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            partial.replace(file)
+        except OSError as error:
+            raise OptionError(f"{file} cannot be written ({error.strerror}); give another path.") from None
+
+    def _taken_up(self) -> list[Run]:
+        try:
+            lines = self._file.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(f"{self._file} cannot be read ({error}); give another path.") from None
+        if not lines or lines[0] != self._header:
+            raise OptionError(
+                f"{self._file} holds something other than a benchmark with these options on this machine; "
+                "give another path, or remove it."
+            )
+        runs = []
+        for line in lines[1:]:
+            try:
+                runs.append(Run.from_object(json.loads(line)))
+            except (ValueError, KeyError, TypeError):
+                break  # the process ended while it wrote
+        return runs
+
+    @property
+    def groups(self) -> set[Group]:
+        """The groups that are finished."""
+        return {run.group for run in self.runs}
+
+    def add(self, runs: Iterable[Run]) -> None:
+        """Write the runs of one group."""
+        added = list(runs)
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(run.as_object()) + "\n" for run in added))
+        self.runs += added

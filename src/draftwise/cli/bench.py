@@ -1,0 +1,148 @@
+"""`draftwise bench`: speculative against plain decoding, by target, drafter, γ, temperature and family."""
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+from zlib import crc32
+
+import typer
+
+from draftwise.cli.drafting import DrafterName, asked_for, make_drafters
+from draftwise.cli.options import DEFAULT_TARGET, EngineName, TrustRemoteCode
+from draftwise.cli.prompt import as_prompt
+from draftwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from draftwise.models.base import LanguageModel
+
+OWN = "own"
+Number = TypeVar("Number", int, float)
+
+
+def bench(
+    prompts: Annotated[
+        list[Path],
+        typer.Argument(help="JSONL of prompts (as Spec-Bench and HumanEval have them), or text files."),
+    ],
+    *,
+    out: Annotated[Path, typer.Option(help="A folder for runs.jsonl, report.html and pictures.")],
+    target: Annotated[
+        list[str] | None, typer.Option(help="A model; may be repeated.", metavar="MODEL")
+    ] = None,
+    drafters: Annotated[
+        str,
+        typer.Option(
+            help="Ways to guess, with commas between: lookup, draft-model=MODEL, ngram=PATH.",
+            metavar="A,B,...",
+        ),
+    ] = "lookup",
+    num_draft_tokens: Annotated[
+        str, typer.Option(help="Each γ, with commas between; own is the drafter's own.", metavar="N,M,...")
+    ] = OWN,
+    temperature: Annotated[str, typer.Option(help="With commas between.", metavar="T,U,...")] = "0",
+    prompts_per_family: Annotated[int, typer.Option(help="How many prompts to take of each family.")] = 2,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens to generate for each.")] = 128,
+    rounds: Annotated[int, typer.Option(help="How often each prompt is decoded in each way.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of the samples at temperatures above 0.")] = 0,
+    chat: Annotated[
+        bool | None,
+        typer.Option("--chat/--raw", help="As chat messages; the default where the model has a template."),
+    ] = None,
+    engine: Annotated[EngineName, typer.Option(help="What runs the models; auto: onnx, torch on a GPU.")] = (
+        EngineName.AUTO
+    ),
+    dtype: Annotated[str | None, typer.Option(help="Precision of the models.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads for each model.")] = None,
+    trust_remote_code: TrustRemoteCode = False,
+) -> None:
+    """Measure speculative beside plain decoding; run it again to go on where it was stopped."""
+    from rich.console import Console
+
+    from draftwise import pages, plots
+    from draftwise.benchmarking import figures as speeds
+    from draftwise.benchmarking import pictures, report
+    from draftwise.benchmarking.records import Log
+    from draftwise.benchmarking.running import Grid, Task, run_benchmark
+    from draftwise.decoding import encode_prompt
+    from draftwise.models.load import load
+    from draftwise.models.machine import processor
+    from draftwise.planning.prompts import read_prompts, some_of_each_task
+    from draftwise.progress import shown
+
+    # What can be refused without a model is refused before one is loaded.
+    grid = Grid(
+        tuple(None if item == OWN else _number(int, item) for item in num_draft_tokens.split(",")),
+        tuple(_number(float, item) for item in temperature.split(",")),
+        max_new_tokens,
+        rounds,
+        seed,
+    )
+    if prompts_per_family < 1:
+        raise OptionError(f"prompts-per-family is {prompts_per_family}; give at least 1.")
+    wanted = asked_for(drafters)
+    chosen = some_of_each_task(
+        (prompt for file in prompts for prompt in read_prompts(file)), prompts_per_family
+    )
+    plots.axes()  # without matplotlib there is no report
+    targets = target or [DEFAULT_TARGET]
+    conditions = {
+        "targets": targets,
+        "drafters": [each.label for each in wanted],
+        **asdict(grid),
+        "prompts": [str(file) for file in prompts],
+        "digest of the prompts": f"{crc32(repr(chosen).encode()):08x}",
+        "chat": chat,
+        "engine": engine,
+        "dtype": dtype,
+        "device": device,
+        "threads": threads,
+        "machine": f"{processor()}, {os.cpu_count()} cores",
+        "version": version("draftwise"),
+    }
+    labels = {each.label for each in wanted if each.name is not DrafterName.NONE}
+    log = Log(out / "runs.jsonl", conditions, grid.group_size(len(labels)))
+
+    def load_model(source: str) -> "LanguageModel":
+        return load(
+            source,
+            engine=engine,
+            dtype=dtype,
+            device=device,
+            threads=threads,
+            trust_remote_code=trust_remote_code,
+        )
+
+    for source in targets:
+        model = load_model(source)
+        tasks = [
+            Task(prompt.task, tuple(encode_prompt(model, as_prompt(prompt.text, chat, model))))
+            for prompt in chosen
+        ]
+        with shown(None) as progress:
+            run_benchmark(
+                model,
+                make_drafters(wanted, model, load_model),
+                tasks,
+                grid,
+                log,
+                name=source,
+                progress=progress,
+            )
+    figures = speeds.all_figures(log.runs)
+    theory = speeds.foretold(log.runs, figures)
+    drawn = pictures.draw(log.runs, figures, theory)
+    plots.save(drawn, out)
+    pages.write(out / "report.html", report.html(figures, theory, drawn, conditions))
+    Console().print(report.terminal_table(figures))
+    print(f"wrote {out / 'report.html'}")
+
+
+def _number(kind: Callable[[str], Number], text: str) -> Number:
+    try:
+        return kind(text)
+    except ValueError:
+        raise OptionError(f'"{text}" is not a number; give numbers with commas between.') from None
