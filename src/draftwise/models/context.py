@@ -45,6 +45,8 @@ class ContextState:
     ) -> list[Logits]:
         """As the protocol says; raises ModelError for a token outside the vocabulary and for a full cache."""
         parents = parents or [None] * len(token_ids)
+        for slots, tokens in zip(self._slots, token_ids, strict=True):
+            self._check(slots, tokens)
         return [
             self._forward(slots, tokens, count, tree or range(-1, len(tokens) - 1))
             for slots, tokens, count, tree in zip(self._slots, token_ids, num_logits, parents, strict=True)
@@ -54,21 +56,27 @@ class ContextState:
         self, slots: list[tuple[int, ...]], token_ids: Sequence[int], num_logits: int, parents: Sequence[int]
     ) -> Logits:
         model, held = self._model, len(slots)
-        if held + len(token_ids) > self._max_length:
-            raise ModelError(
-                f"{model.name} holds {held} of {self._max_length} tokens; {len(token_ids)} more do not fit."
-            )
         for token_id, parent in zip(token_ids, parents, strict=True):
-            if not 0 <= token_id < model.vocab_size:
-                raise ModelError(
-                    f"token id {token_id} is outside {model.name}'s vocabulary of {model.vocab_size}."
-                )
             slot = held + parent
             path = (*(slots[slot] if slot >= 0 else ()), token_id)
             slots.append(path[max(0, len(path) - model.context_length) :])
         recent = slots[len(slots) - num_logits :]
         rows = [model.logits_after(context) for context in recent]
         return np.array(rows).reshape(num_logits, model.vocab_size)
+
+    def _check(self, slots: Sequence[tuple[int, ...]], token_ids: Sequence[int]) -> None:
+        """Before any row is touched: a refusal leaves the cache as it was."""
+        model = self._model
+        if len(slots) + len(token_ids) > self._max_length:
+            raise ModelError(
+                f"{model.name} holds {len(slots)} of {self._max_length} tokens; "
+                f"{len(token_ids)} more do not fit."
+            )
+        outside = next((token_id for token_id in token_ids if not 0 <= token_id < model.vocab_size), None)
+        if outside is not None:
+            raise ModelError(
+                f"token id {outside} is outside {model.name}'s vocabulary of {model.vocab_size}."
+            )
 
     def keep(self, row: int, length: int) -> None:
         del self._slots[row][length:]

@@ -46,16 +46,16 @@ def test_one_bit_at_one_width_is_noticed() -> None:
 
 def test_the_answer_is_kept_for_each_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = OneBit(TabularModel.random(50, 2, 0).table)
-    assert remembered_width_invariant(model, tmp_path)
+    assert remembered_width_invariant(model, tmp_path, None)
     model.odd_width = 5
-    assert remembered_width_invariant(model, tmp_path)
+    assert remembered_width_invariant(model, tmp_path, None)
     monkeypatch.setattr(probe, "processor", lambda: "another processor")
-    assert not remembered_width_invariant(model, tmp_path)
+    assert not remembered_width_invariant(model, tmp_path, None)
     assert sorted(json.loads((tmp_path / PROBE).read_text()).values()) == [False, True]
 
 
 def test_a_folder_that_cannot_be_written_is_probed_each_time(tmp_path: Path) -> None:
     model = OneBit(TabularModel.random(50, 2, 0).table)
-    assert remembered_width_invariant(model, tmp_path / "absent")
+    assert remembered_width_invariant(model, tmp_path / "absent", None)
     model.odd_width = 5
-    assert not remembered_width_invariant(model, tmp_path / "absent")
+    assert not remembered_width_invariant(model, tmp_path / "absent", None)

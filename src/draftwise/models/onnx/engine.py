@@ -17,16 +17,18 @@ from draftwise.types import Logits
 
 # A prompt is read in pieces of this many tokens, which bounds the memory of attention scores.
 PIECE = 256
+# Kernels take positions in blocks of this many or of a multiple of it, and a lone one by another way.
+BLOCK = 16
 PAST, PRESENT = "past_key_values", "present"
 
 
 class OnnxModel:
     """A converted decoder in one ONNX Runtime session.
 
-    Every pass of a width-invariant state has at least two positions: in a pass of one, ONNX Runtime takes
-    another kernel, and the same position gets other bits. A lone token is fed with a second position, whose
-    logits are dropped and whose slot the next pass overwrites. `width_invariant` tells whether all wider
-    passes give the same bits on this machine.
+    In a pass of one position ONNX Runtime takes another kernel, and the same position gets other bits; so it
+    does for the last position of a wide pass where that is alone in attention's last block. There a
+    width-invariant state feeds one more, whose logits are dropped and whose slot the next pass overwrites.
+    `width_invariant` tells whether all passes give the same bits on this machine.
     """
 
     width_invariant = False  # until the probe has shown it
@@ -62,16 +64,16 @@ class OnnxModel:
             raise OptionError(
                 f"max_length is {max_length}, but {self.name} holds {self.max_length} tokens; give less."
             )
-        return OnnxState(self, num_sequences, max_length, min_width=2 if width_invariant else 1)
+        return OnnxState(self, num_sequences, max_length, width_invariant)
 
 
 class OnnxState:
     """The caches of an OnnxModel's rows; see ModelState."""
 
-    def __init__(self, model: OnnxModel, num_sequences: int, max_length: int, min_width: int) -> None:
+    def __init__(self, model: OnnxModel, num_sequences: int, max_length: int, width_invariant: bool) -> None:
         self._model = model
         self._max_length = max_length
-        self._min_width = min_width
+        self._width_invariant = width_invariant
         self._rows = [_Row(model, max_length) for _ in range(num_sequences)]
 
     @property
@@ -96,7 +98,7 @@ class OnnxState:
                     f"{self._max_length}; open it with a larger max_length."
                 )
         return [
-            row.forward(fed, wanted, self._min_width)
+            row.forward(fed, wanted, self._width_invariant)
             for row, fed, wanted in zip(self._rows, token_ids, num_logits, strict=True)
         ]
 
@@ -124,7 +126,7 @@ class _Row:
         self.length = 0
         room = max_length + 1  # for the second position beside a lone last token
         self._binding = self._session.io_binding()
-        self._token_ids = np.zeros((1, PIECE), np.int64)
+        self._token_ids = np.zeros((1, PIECE + 1), np.int64)
         self._mask = np.ones((1, room), np.int64)
         self._num_logits = np.zeros(1, np.int64)
         self._logits = np.empty((0, model.vocab_size), np.float32)
@@ -136,20 +138,20 @@ class _Row:
                 self._binding.bind_ortvalue_input(past.name, cache)
                 self._binding.bind_ortvalue_output(past.name.replace(PAST, PRESENT), cache)
 
-    def forward(self, token_ids: Sequence[int], num_logits: int, min_width: int) -> Logits:
+    def forward(self, token_ids: Sequence[int], num_logits: int, width_invariant: bool) -> Logits:
         if len(self._logits) < num_logits + 2:
             self._logits = np.empty((num_logits + 2, self._logits.shape[1]), np.float32)
         filled = 0
         for start in range(0, len(token_ids), PIECE):
             piece = token_ids[start : start + PIECE]
             wanted = min(len(piece), max(0, start + len(piece) - len(token_ids) + num_logits))
-            self._pass(piece, wanted, self._logits[filled:], min_width)
+            self._pass(piece, wanted, self._logits[filled:], width_invariant)
             filled += wanted
         return self._logits[:num_logits]
 
-    def _pass(self, token_ids: Sequence[int], num_logits: int, out: Logits, min_width: int) -> None:
+    def _pass(self, token_ids: Sequence[int], num_logits: int, out: Logits, width_invariant: bool) -> None:
         """Score one piece; `out[:num_logits]` receives its last logits, two rows after them are scratch."""
-        width = max(len(token_ids), min_width)
+        width = len(token_ids) + (width_invariant and len(token_ids) % BLOCK == 1)
         self._token_ids[0, : len(token_ids)] = token_ids
         self._num_logits[0] = max(1, num_logits + width - len(token_ids))
         self._bind_input("input_ids", self._token_ids[:, :width])
@@ -175,7 +177,7 @@ def load_onnx(folder: Path, *, threads: int | None = None, name: str | None = No
         ) from None
     name = name or manifest.name
     model = OnnxModel(session, manifest, Tokenizer.from_folder(folder, name), name)
-    model.width_invariant = remembered_width_invariant(model, folder)
+    model.width_invariant = remembered_width_invariant(model, folder, threads)
     model.weight_bytes = sum(file.stat().st_size for file in folder.glob("model.onnx*"))
     return model
 
