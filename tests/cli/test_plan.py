@@ -84,6 +84,8 @@ def test_a_profile_is_kept(run: Run, llama: Path, prompts: Path, tmp_path: Path)
     first = plan_json(run, "--target", llama, "--prompts", prompts)
     second = plan_json(run, "--target", llama, "--prompts", prompts)
     assert first["verify_seconds"] == second["verify_seconds"]
+    third = plan_json(run, "--target", llama, "--prompts", prompts, "--remeasure")
+    assert first["verify_seconds"] != third["verify_seconds"]
     assert len(list((tmp_path / "cache" / "profiles").glob("*.json"))) == 1
 
 

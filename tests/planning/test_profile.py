@@ -53,6 +53,8 @@ def test_a_saved_profile_is_reused(clock: SimulatedClock) -> None:
     model.cost = lambda held, width: 99.0
     assert measured(clock, model) == first
     assert Profile.read(profile_file(first.conditions)) == first
+    anew = profile_for(model, budget=0, remeasure=True, progress=silent, clock=clock)
+    assert anew.verify_seconds(64)[1] == pytest.approx(99)
 
 
 @pytest.mark.parametrize("changed", ["machine", "runs_on", "content"])

@@ -126,5 +126,6 @@ def test_a_plan_is_drawn(clock: SimulatedClock) -> None:
     by_label = {line.get_label(): np.asarray(line.get_xydata()) for line in speed.lines}
     assert list(by_label["lookup"][:, 0]) == list(range(9))
     assert by_label["lookup"][0, 1] == 1
+    assert speed.get_ylim()[1] > max(points[:, 1].max() for points in by_label.values())
     assert len(by_label["measured"]) == len({one.choice.num_draft_tokens for one in checked})
     assert [line.get_label() for line in passes.lines] == ["after 64 tokens", "after 512 tokens"]

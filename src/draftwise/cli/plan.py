@@ -69,6 +69,9 @@ def plan(
     check: Annotated[
         bool, typer.Option("--check", help="Then run the best choices and print predicted against measured.")
     ] = False,
+    remeasure: Annotated[
+        bool, typer.Option("--remeasure", help="Time the models anew, whatever an earlier profile says.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
@@ -107,7 +110,9 @@ def plan(
     for precision in precisions:
         model = load_model(target, precision)
         guessers = make_drafters(wanted, model, load_model)
-        made = _plan(model, guessers, chosen, chat, sampling, max_new_tokens, max_draft_tokens, seed)
+        made = _plan(
+            model, guessers, chosen, chat, sampling, max_new_tokens, max_draft_tokens, seed, remeasure
+        )
         plans.append(made)
         checks.append(run_check(model, guessers, made, seed=seed + 1) if check else [])
     if as_json:
@@ -153,6 +158,7 @@ def _plan(
     max_new_tokens: int,
     max_draft_tokens: int,
     seed: int,
+    remeasure: bool,
 ) -> "Plan":
     """Have the target write, and predict on that."""
     from draftwise.planning.measure import write_text
@@ -173,4 +179,6 @@ def _plan(
                 )
             )
             progress(f"{model.name} writes", done / len(prompts))
-        return make_plan(model, guessers, texts, max_draft_tokens=max_draft_tokens, progress=progress)
+        return make_plan(
+            model, guessers, texts, max_draft_tokens=max_draft_tokens, remeasure=remeasure, progress=progress
+        )

@@ -71,7 +71,7 @@ def _speedups(axes: "Axes", plan: Plan, checked: Sequence[Checked]) -> None:
             color=INK,
             label="measured",
         )
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.15 * max(plan.speedup(plan.best), *measured.values(), 1.0))
     axes.legend(loc="lower right", frameon=False)
 
 

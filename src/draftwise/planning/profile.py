@@ -96,6 +96,7 @@ def profile_for(
     *,
     budget: float = BUDGET,
     file: Path | None = None,
+    remeasure: bool = False,
     progress: Progress | None = None,
     clock: Clock = perf_counter,
 ) -> Profile:
@@ -103,11 +104,12 @@ def profile_for(
 
     A profile of another machine, engine, thread count or model content is measured anew. `budget`: seconds to
     spend on each of target and drafters. `file`: None is one in the cache folder for each model, engine and
-    machine. `progress`: None draws bars on standard error where that is a terminal.
+    machine. `remeasure`: take nothing from it, for a machine that has become faster or busier. `progress`:
+    None draws bars on standard error where that is a terminal.
     """
     conditions = Conditions.of(target)
     file = file or profile_file(conditions)
-    profile = _saved(file, conditions)
+    profile = None if remeasure else _saved(file, conditions)
     missing = [drafter for drafter in drafters if not profile or drafter_key(drafter) not in profile.drafters]
     if profile and not missing:
         return profile

@@ -101,16 +101,24 @@ def make_plan(
     *,
     max_draft_tokens: int = MAX_DRAFT_TOKENS,
     budget: float = BUDGET,
+    remeasure: bool = False,
     progress: Progress | None = None,
     clock: Clock = perf_counter,
 ) -> Plan:
     """Predict every drafter and γ up to `max_draft_tokens` on what the target wrote.
 
     `drafters` by the names that the plan is to show. `texts`: at least one, all written with one sampling.
-    `budget` and `clock`: as of `profile_for`.
+    `budget`, `remeasure` and `clock`: as of `profile_for`.
     """
     with shown(progress) as report:
-        profile = profile_for(target, list(drafters.values()), budget=budget, progress=report, clock=clock)
+        profile = profile_for(
+            target,
+            list(drafters.values()),
+            budget=budget,
+            remeasure=remeasure,
+            progress=report,
+            clock=clock,
+        )
         other = overhead(texts)
         candidates = []
         for name, drafter in drafters.items():
