@@ -14,8 +14,8 @@ from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.errors import UnsupportedError
 from draftwise.models.base import Tap
 from draftwise.models.tabular import TabularModel
+from draftwise.planning.acceptance import Acceptance, measure_acceptance
 from draftwise.planning.measure import Text, traces, write_text
-from draftwise.planning.predict import mean_rate, rate_by_position
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams, adjusted_probs
 from draftwise.theory import expected_tokens
@@ -53,7 +53,7 @@ def test_alpha_is_the_overlap_at_every_temperature(drafter: Drafter) -> None:
     samplings = [GREEDY, WARM, HOT] if isinstance(drafter, DraftModel) else [WARM]
     for trace in traces(TARGET, drafter, written, samplings):
         assert trace.rates == pytest.approx(overlaps(written, trace.sampling))
-        assert mean_rate([trace]) == pytest.approx(np.mean(overlaps(written, trace.sampling)))
+        assert Acceptance.of([trace]).alpha == pytest.approx(np.mean(overlaps(written, trace.sampling)))
 
 
 def test_a_point_mass_overlaps_by_its_probability() -> None:
@@ -70,8 +70,7 @@ def test_a_point_mass_overlaps_by_its_probability() -> None:
 
 def test_nothing_drafted_is_no_rate() -> None:
     (trace,) = traces(TARGET, NoDrafter(), text(), [GREEDY])
-    assert mean_rate([trace]) is None
-    assert rate_by_position([trace]) == []
+    assert Acceptance.of([trace]) == Acceptance(None, {"": None}, [])
     assert not trace.lengths.any()
 
 
@@ -105,10 +104,27 @@ def test_rates_by_position_are_those_of_independent_tokens() -> None:
             max_draft_tokens=3,
         )
     ]
-    assert mean_rate(found) == pytest.approx(0.6)
-    assert rate_by_position(found) == pytest.approx([0.6] * 3, abs=0.02)
+    acceptance = Acceptance.of(found)
+    assert acceptance.alpha == pytest.approx(0.6)
+    assert acceptance.by_position == pytest.approx([0.6] * 3, abs=0.02)
     tokens = np.mean(np.concatenate([trace.survival[:-3] for trace in found]).sum(axis=1))
     assert tokens == pytest.approx(expected_tokens(0.6, 3), abs=0.03)
+
+
+def test_acceptance_by_sampling_and_task() -> None:
+    written = [
+        write_text(TARGET, [1, 2, 3], task=task, sampling=WARM, max_new_tokens=size, seed=size)
+        for task, size in (("a", 20), ("b", 30), ("a", 40))
+    ]
+    greedy, warm = measure_acceptance(TARGET, DraftModel(SMALL), written, [GREEDY, WARM])
+    for acceptance, sampling in ((greedy, GREEDY), (warm, WARM)):
+        rates = [overlaps(one, sampling) for one in written]
+        assert acceptance.alpha == pytest.approx(np.mean(np.concatenate(rates)))
+        assert acceptance.by_task == {
+            "a": pytest.approx(np.mean(rates[0] + rates[2])),
+            "b": pytest.approx(np.mean(rates[1])),
+        }
+    assert measure_acceptance(TARGET, NoDrafter(), [], [GREEDY]) == [Acceptance(None, {}, [])]
 
 
 def test_a_narrow_or_short_draft_model_is_followed() -> None:

@@ -51,8 +51,8 @@ def test_a_twin_that_costs_little_is_drafted_with(clock: SimulatedClock) -> None
     stranger = DraftModel(SlowModel(clock, lambda held, width: 0.1, seed=9), name="stranger")
     plan = planned(clock, model, {"twin": twin, "stranger": stranger}, texts(model))
     assert (plan.best.drafter, plan.best.num_draft_tokens) == ("twin", 8)
-    assert plan.candidates[0].alpha == 1
-    assert plan.candidates[0].alpha_by_position == [1] * 8
+    assert plan.candidates[0].acceptance.alpha == 1
+    assert plan.candidates[0].acceptance.by_position == [1] * 8
     expected = 9 * (1 + 0.05) / (0.8 + 1 + 0.05 * 9)
     assert plan.speedup(plan.best) == pytest.approx(expected, rel=0.1)
     assert plan.margin == pytest.approx(

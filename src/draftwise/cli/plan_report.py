@@ -57,7 +57,7 @@ def _overview(plan: "Plan") -> Any:
         table.add_row(
             candidate.drafter,
             str(best.num_draft_tokens),
-            _rate(candidate.alpha),
+            _rate(candidate.acceptance.alpha),
             f"{best.total.tokens_per_pass:.2f}",
             _speed(best),
             f"{plan.speedup(best):.2f}",
@@ -87,7 +87,7 @@ def _by_task(plan: "Plan", tasks: Sequence[str]) -> Any:
         table.add_column(f"{candidate.drafter}, {candidate.best.num_draft_tokens}", justify="right")
     for task in tasks:
         cells = (
-            f"{plan.speedup(candidate.best, task):.2f} ({_rate(candidate.alpha_by_task[task])})"
+            f"{plan.speedup(candidate.best, task):.2f} ({_rate(candidate.acceptance.by_task[task])})"
             for candidate in plan.candidates
         )
         table.add_row(task, *cells)
@@ -158,9 +158,9 @@ def _plan_object(plan: "Plan") -> dict[str, Any]:
 def _candidate_object(plan: "Plan", candidate: "Candidate") -> dict[str, Any]:
     return {
         "drafter": candidate.drafter,
-        "alpha": candidate.alpha,
-        "alpha_by_task": candidate.alpha_by_task,
-        "alpha_by_position": candidate.alpha_by_position,
+        "alpha": candidate.acceptance.alpha,
+        "alpha_by_task": candidate.acceptance.by_task,
+        "alpha_by_position": candidate.acceptance.by_position,
         "memory_cost": candidate.memory_cost,
         "choices": [
             {

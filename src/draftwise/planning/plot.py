@@ -81,7 +81,7 @@ def _acceptance(axes: "Axes", plan: Plan) -> None:
     axes.set_ylabel("accepted, if those before were")
     axes.set_ylim(-0.02, 1.05)
     for candidate, look in _looks(plan):
-        rates = candidate.alpha_by_position
+        rates = candidate.acceptance.by_position
         axes.plot(range(1, len(rates) + 1), rates, markersize=4, **look)
     if len(plan.candidates) > 1:
         axes.legend(frameon=False)

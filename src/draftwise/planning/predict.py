@@ -1,6 +1,6 @@
 """What a drafter and γ would bring: passes, tokens, seconds, from traces and measured costs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -137,26 +137,3 @@ def overhead(texts: Iterable[Text]) -> dict[int, float]:
         for step in text.steps[1:]:
             by_count.setdefault(len(step.emitted), []).append(step.seconds.other)
     return {count: float(np.median(seconds)) for count, seconds in by_count.items()} or {1: 0.0}
-
-
-def rate_by_position(traces: Sequence[Trace]) -> list[float]:
-    """α at each position of a draft: accepted there, given accepted before, over all starts of all texts.
-
-    Positions that no draft of these texts reached are left out.
-    """
-    reached = accepted = np.zeros(max((trace.max_draft_tokens for trace in traces), default=0))
-    for trace in traces:
-        positions = np.arange(trace.max_draft_tokens)
-        # A draft may not reach beyond the text, of which nothing is known.
-        left = np.minimum(trace.lengths, len(trace.text) - np.arange(len(trace.text)))
-        in_draft = positions < left[:, None]
-        reached = reached + (trace.survival[:, :-1] * in_draft).sum(axis=0)
-        accepted = accepted + (trace.survival[:, 1:] * in_draft).sum(axis=0)
-    return [float(a / r) for a, r in zip(accepted, reached, strict=True) if r > 0]
-
-
-def mean_rate(traces: Sequence[Trace]) -> float | None:
-    """α: the mean of Σ min(p, q) over the positions where something is drafted; None if nothing ever is."""
-    rates = np.concatenate([np.zeros(0), *(trace.rates for trace in traces)])
-    drafted = rates[~np.isnan(rates)]
-    return float(drafted.mean()) if len(drafted) else None

@@ -8,8 +8,9 @@ from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.models.base import LanguageModel
+from draftwise.planning.acceptance import Acceptance
 from draftwise.planning.measure import MAX_DRAFT_TOKENS, Text, Trace, traces
-from draftwise.planning.predict import Costs, Prediction, mean_rate, overhead, predict, rate_by_position
+from draftwise.planning.predict import Costs, Prediction, overhead, predict
 from draftwise.planning.profile import BUDGET, Profile, drafter_key, profile_for
 from draftwise.planning.timing import Clock, draft_times
 from draftwise.progress import Progress, shown
@@ -34,13 +35,11 @@ class Choice:
 class Candidate:
     """What was measured of one drafter, and its choices of γ from 1 up.
 
-    `alpha`: None where it never drafts. `memory_cost`: its weights over the target's, in bytes.
+    `memory_cost`: the bytes of its weights over those of the target's.
     """
 
     drafter: str
-    alpha: float | None
-    alpha_by_task: Mapping[str, float | None]
-    alpha_by_position: Sequence[float]
+    acceptance: Acceptance
     memory_cost: float
     choices: Sequence[Choice]
 
@@ -136,7 +135,7 @@ def make_plan(
             choices = _choices(
                 name, found, Costs(profile.verify, curves, other), range(1, max_draft_tokens + 1)
             )
-            candidates.append(_candidate(name, found, _memory_cost(drafter, target), choices))
+            candidates.append(Candidate(name, Acceptance.of(found), _memory_cost(drafter, target), choices))
     nothing = [trace for text in texts for trace in traces(target, NoDrafter(), text, [text.sampling], 1)]
     (plain,) = _choices(PLAIN, nothing, Costs(profile.verify, None, other), range(1))
     return Plan(target.name, profile.conditions.runs_on, profile, texts, plain, candidates)
@@ -170,12 +169,6 @@ def _choices(name: str, found: Sequence[Trace], costs: Costs, lengths: range) ->
             by_task[task] = by_task.get(task, Prediction()) + predict(trace, num_draft_tokens, along)
         choices.append(Choice(name, num_draft_tokens, by_task))
     return choices
-
-
-def _candidate(name: str, found: Sequence[Trace], memory_cost: float, choices: Sequence[Choice]) -> Candidate:
-    tasks = dict.fromkeys(trace.text.task for trace in found)
-    alpha_by_task = {task: mean_rate([trace for trace in found if trace.text.task == task]) for task in tasks}
-    return Candidate(name, mean_rate(found), alpha_by_task, rate_by_position(found), memory_cost, choices)
 
 
 def _memory_cost(drafter: Drafter, target: LanguageModel) -> float:
