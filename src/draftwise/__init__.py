@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from draftwise.decoding import generate, stream
     from draftwise.drafters.base import Drafter
     from draftwise.drafters.draft_model import DraftModel
+    from draftwise.drafters.heads import load_heads
     from draftwise.drafters.ngram import NgramModel
     from draftwise.drafters.none import NoDrafter
     from draftwise.drafters.prompt_lookup import PromptLookup
@@ -50,6 +51,7 @@ __all__ = [
     "UnsupportedError",
     "generate",
     "load",
+    "load_heads",
     "stream",
 ]
 
@@ -57,6 +59,7 @@ _NAMES_BY_MODULE = {
     "decoding": ("generate", "stream"),
     "drafters.base": ("Drafter",),
     "drafters.draft_model": ("DraftModel",),
+    "drafters.heads": ("load_heads",),
     "drafters.ngram": ("NgramModel",),
     "drafters.none": ("NoDrafter",),
     "drafters.prompt_lookup": ("PromptLookup",),

@@ -23,15 +23,18 @@ class DrafterName(StrEnum):
     NONE = "none"
     DRAFT_MODEL = "draft-model"
     NGRAM = "ngram"
+    HEADS = "heads"
 
 
-_SOURCES = {DrafterName.DRAFT_MODEL: "MODEL", DrafterName.NGRAM: "PATH"}
-_OPTIONS = {DrafterName.DRAFT_MODEL: "--draft-model MODEL", DrafterName.NGRAM: "--ngram PATH"}
+_SOURCES = {DrafterName.DRAFT_MODEL: "MODEL", DrafterName.NGRAM: "PATH", DrafterName.HEADS: "HEADS"}
+_OPTIONS = {drafter: f"--{drafter} {source}" for drafter, source in _SOURCES.items()}
 
 
-def chosen_drafter(name: DrafterName | None, draft_model: str | None, ngram: Path | None) -> DrafterName:
+def chosen_drafter(
+    name: DrafterName | None, draft_model: str | None, ngram: Path | None, heads: str | None = None
+) -> DrafterName:
     """The drafter asked for or implied, else lookup; raises OptionError where options contradict."""
-    given = {DrafterName.DRAFT_MODEL: draft_model, DrafterName.NGRAM: ngram}
+    given = {DrafterName.DRAFT_MODEL: draft_model, DrafterName.NGRAM: ngram, DrafterName.HEADS: heads}
     implied = [drafter for drafter, value in given.items() if value is not None]
     chosen = name or next(iter(implied), DrafterName.LOOKUP)
     for drafter in implied:
@@ -79,7 +82,12 @@ def make_drafters(
     """The drafters by their labels, plain decoding left out; raises what loading raises."""
     return {
         each.label: make_drafter(
-            each.name, target, each.source, Path(each.source) if each.source else None, load_model
+            each.name,
+            target,
+            each.source,
+            Path(each.source) if each.source else None,
+            load_model,
+            each.source,
         )
         for each in wanted
         if each.name is not DrafterName.NONE
@@ -92,6 +100,7 @@ def make_drafter(
     draft_model: str | None,
     ngram: Path | None,
     load_model: "Callable[[str], LanguageModel]",
+    heads: str | None = None,
 ) -> "Drafter":
     """The drafter of that name for a target; raises what loading its model or file raises."""
     from draftwise.drafters.draft_model import DraftModel
@@ -103,6 +112,10 @@ def make_drafter(
             return DraftModel(load_model(str(draft_model)))
         case DrafterName.NGRAM:
             return _ngram_drafter(Path(str(ngram)), target.tokenizer)
+        case DrafterName.HEADS:
+            from draftwise.drafters.heads import load_heads
+
+            return load_heads(str(heads), target)
         case DrafterName.LOOKUP:
             return PromptLookup()
         case DrafterName.NONE:

