@@ -1,0 +1,37 @@
+"""`draftwise generate --heads`."""
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Run
+from tests.drafters.heads.published import random, save
+
+OPTIONS = ["generate", "The quick brown fox", "--raw", "--max-new-tokens", 12, "--threads", 1, "--json"]
+
+
+def save_heads(folder: Path, width: int = 64) -> Path:
+    """Medusa heads for the tiny Llama of the command line's tests."""
+    shapes: dict[str, tuple[int, ...]] = {"0.0.linear.weight": (width, width), "0.0.linear.bias": (width,)}
+    return save(folder, "medusa", {"medusa_num_heads": 1}, random({**shapes, "0.1.weight": (320, width)}))
+
+
+def test_heads_draft_on_the_torch_engine(run: Run, llama: Path, tmp_path: Path) -> None:
+    heads = save_heads(tmp_path / "heads")
+    plain = run(*OPTIONS, "--target", llama, "--drafter", "none", "--engine", "torch")
+    for options in (["--heads", heads], ["--drafter", "heads", "--heads", heads, "--engine", "torch"]):
+        result = run(*OPTIONS, "--target", llama, *options)
+        assert (result.code, result.err) == (0, "")
+        printed = json.loads(result.out)
+        assert printed["text"] == json.loads(plain.out)["text"]
+        assert [len(step["drafted"]) for step in printed["steps"][:3]] == [0, 1, 1]
+
+
+def test_heads_that_do_not_fit_are_refused_in_one_sentence(run: Run, llama: Path, tmp_path: Path) -> None:
+    result = run(*OPTIONS, "--target", llama, "--heads", save_heads(tmp_path / "heads", width=32))
+    assert result.code == 2
+    assert "has 0.0.linear.weight of shape [32, 32], where [64, 64] is expected" in result.err.replace(
+        "\n", " "
+    )
+    result = run(*OPTIONS, "--target", llama, "--drafter", "heads")
+    assert result.code == 2
+    assert "the drafter heads needs --heads HEADS." in result.err
