@@ -143,7 +143,8 @@ def test_predictions_add_up() -> None:
     both = Prediction(4, 2, 3, 1.0) + Prediction(6, 3, 7, 4.0)
     assert both == Prediction(10, 5, 10, 5.0)
     assert (both.tokens_per_pass, both.tokens_per_second) == (2, 2)
-    assert Prediction().tokens_per_pass == 1
+    nothing = Prediction()
+    assert (nothing.tokens_per_pass, nothing.tokens_per_second, nothing.speedup(nothing)) == (1, 0, 1)
 
 
 def test_overhead_is_the_median_by_tokens_emitted() -> None:

@@ -129,3 +129,12 @@ def test_a_plan_is_drawn(clock: SimulatedClock) -> None:
     assert speed.get_ylim()[1] > max(points[:, 1].max() for points in by_label.values())
     assert len(by_label["measured"]) == len({one.choice.num_draft_tokens for one in checked})
     assert [line.get_label() for line in passes.lines] == ["after 64 tokens", "after 512 tokens"]
+
+
+def test_a_target_with_nothing_to_say_is_decoded_plainly(clock: SimulatedClock) -> None:
+    model = target(clock)
+    written = [write_text(model, [1, 2], task="short", max_new_tokens=1)]
+    plan = planned(clock, model, {"lookup": PromptLookup()}, written)
+    assert plan.best == plan.plain
+    assert plan.speedup(plan.candidates[0].best) == 1
+    assert check(model, {"lookup": PromptLookup()}, plan, rounds=1, progress=silent) == []

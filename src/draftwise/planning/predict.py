@@ -69,10 +69,12 @@ class Prediction:
 
     @property
     def tokens_per_second(self) -> float:
-        return self.tokens / self.seconds if self.seconds else float("nan")
+        return self.tokens / self.seconds if self.seconds else 0.0
 
     def speedup(self, plain: "Prediction") -> float:
-        """Tokens a second over those of plain decoding of the same texts."""
+        """Tokens a second over those of plain decoding; 1 where there was nothing to decode."""
+        if not self.seconds or not plain.seconds:
+            return 1.0
         return self.tokens_per_second / plain.tokens_per_second
 
     def operations(self, operations_cost: float) -> float:
