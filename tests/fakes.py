@@ -87,6 +87,22 @@ class SamplingDrafter(RowDrafter):
         return adjusted_probs(logits, sampling)
 
 
+class BlockDrafter(RowDrafter):
+    """Draws a whole block at once, each position on its own from a distribution given by the context."""
+
+    def __init__(self, model: TabularModel) -> None:
+        self.model = model
+
+    def draft(
+        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
+    ) -> Draft:
+        probs: list[Probs] = []
+        while limit.allows(len(probs)):
+            at_position = [*context[1:], len(probs) % self.model.vocab_size]
+            probs.append(adjusted_probs(self.model.logits_after(at_position), sampling))
+        return Draft(tuple(randomness.sample(each) for each in probs), probs)
+
+
 class GuessingDrafter(RowDrafter):
     """Drafts what a function of the context says, as a deterministic guess."""
 

@@ -18,7 +18,7 @@ from draftwise.sampling import Distributions, SamplingParams, point_mass
 from draftwise.types import Draft, Logits, Probs, Verdict
 from draftwise.verification import RULES, Rule, acceptance_probability, residual, verify
 from tests.enumeration import distance, law_of_generate, law_of_steps, law_of_target
-from tests.fakes import GuessingDrafter, SamplingDrafter
+from tests.fakes import BlockDrafter, GuessingDrafter, SamplingDrafter
 
 PROMPT = (0, 1)
 SAMPLED = SamplingParams(1.0)
@@ -77,6 +77,7 @@ DRAFTERS: dict[str, Drafter] = {
     "a guess, now and then": GuessingDrafter(
         lambda tokens: [] if tokens[-1] == 1 else other_than_last(tokens)
     ),
+    "a block at once": BlockDrafter(TabularModel.random(3, 2, seed=2)),
     "a draft model": DraftModel(TabularModel.random(3, 2, seed=2)),
     "a narrower draft model": DraftModel(TabularModel.random(2, 2, seed=4)),
     "a wider draft model": DraftModel(TabularModel.random(5, 2, seed=4)),
@@ -119,6 +120,21 @@ def test_every_draft_length(name: str, sampling: SamplingParams, num_draft_token
         target(3), PROMPT, 3, drafter=DRAFTERS[name], sampling=sampling, num_draft_tokens=num_draft_tokens
     )
     assert distance(law, law_of_target(target(3), PROMPT, 3, sampling)) < 1e-12
+
+
+@pytest.mark.parametrize("verification", ["token", "block", "matching"])
+@pytest.mark.parametrize("name", ["another model", "a block at once", "a deterministic guess"])
+def test_every_rule(name: str, verification: str) -> None:
+    law = law_of_steps(
+        target(3),
+        PROMPT,
+        4,
+        drafter=DRAFTERS[name],
+        sampling=SAMPLED,
+        num_draft_tokens=3,
+        verification=verification,
+    )
+    assert distance(law, law_of_target(target(3), PROMPT, 4, SAMPLED)) < 1e-12
 
 
 @pytest.mark.parametrize("vocab_size", [4, 5])

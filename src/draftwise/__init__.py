@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from draftwise.decoding import generate, stream
     from draftwise.drafters.base import Drafter
     from draftwise.drafters.draft_model import DraftModel
+    from draftwise.drafters.growth import DynamicTree, StaticTree
     from draftwise.drafters.heads import load_heads
     from draftwise.drafters.ngram import NgramModel
     from draftwise.drafters.none import NoDrafter
     from draftwise.drafters.prompt_lookup import PromptLookup
+    from draftwise.drafters.tree import TreeDraftModel
     from draftwise.errors import (
         DraftwiseError,
         ModelError,
@@ -33,6 +35,7 @@ __all__ = [
     "DraftModel",
     "Drafter",
     "DraftwiseError",
+    "DynamicTree",
     "FinishReason",
     "Generation",
     "LanguageModel",
@@ -45,9 +48,11 @@ __all__ = [
     "PromptLookup",
     "SamplingParams",
     "Seconds",
+    "StaticTree",
     "Step",
     "Tokenizer",
     "TokenizerMismatchError",
+    "TreeDraftModel",
     "UnsupportedError",
     "generate",
     "load",
@@ -59,10 +64,12 @@ _NAMES_BY_MODULE = {
     "decoding": ("generate", "stream"),
     "drafters.base": ("Drafter",),
     "drafters.draft_model": ("DraftModel",),
+    "drafters.growth": ("DynamicTree", "StaticTree"),
     "drafters.heads": ("load_heads",),
     "drafters.ngram": ("NgramModel",),
     "drafters.none": ("NoDrafter",),
     "drafters.prompt_lookup": ("PromptLookup",),
+    "drafters.tree": ("TreeDraftModel",),
     "errors": (
         "DraftwiseError",
         "ModelError",

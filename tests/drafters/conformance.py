@@ -11,10 +11,12 @@ from numpy.testing import assert_array_equal
 from draftwise.control.base import Limit, UpTo
 from draftwise.drafters.base import Drafter, DraftState
 from draftwise.drafters.draft_model import DraftModel
+from draftwise.drafters.growth import DynamicTree, StaticTree
 from draftwise.drafters.ngram import NgramModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.drafters.several import Several
+from draftwise.drafters.tree import TreeDraftModel
 from draftwise.models.base import LanguageModel
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness, Streams
@@ -65,6 +67,14 @@ DRAFTERS = [
     draft_model("unigram", NgramModel.count(CORPUS, VOCAB_SIZE, order=1)),
     draft_model("bigram", NgramModel.count(CORPUS, VOCAB_SIZE, order=2)),
     draft_model("4-gram", NgramModel.count(CORPUS, VOCAB_SIZE, order=4)),
+    Case("dynamic-tree", TreeDraftModel(TABLE)),
+    Case("small-dynamic-tree", TreeDraftModel(TABLE, DynamicTree(5, width=2, depth=3))),
+    Case("static-tree", TreeDraftModel(TABLE, StaticTree.branching(2, 2))),
+    Case(
+        "static-tree-of-short-context",
+        TreeDraftModel(TabularModel(TABLE.table, max_length=13), StaticTree.branching(2, 1, 1)),
+    ),
+    Case("drawn-tree", TreeDraftModel(TABLE, StaticTree.branching(2, 2), sampled=True), TABLE),
     Case("several", Several([NoDrafter(), DraftModel(TABLE), PromptLookup()]), TABLE),
 ]
 
@@ -190,6 +200,7 @@ def play(state: DraftState, rows: Sequence[Row]) -> Iterator[list[Asked]]:
 
 def assert_same_draft(one: Draft, other: Draft) -> None:
     assert one.token_ids == other.token_ids
+    assert one.parents == other.parents
     assert (one.probs is None) == (other.probs is None)
     for row, other_row in zip(one.probs or (), other.probs or (), strict=True):
         assert_array_equal(row, other_row)
@@ -228,3 +239,16 @@ def next_logits(model: LanguageModel, target: LanguageModel, tokens: Sequence[in
     known = [min(token_id, model.vocab_size - 1) for token_id in tokens]
     (logits,) = model.open(1, len(tokens)).forward([known], [1])
     return logits[-1, : target.vocab_size]
+
+
+def path_and_siblings(draft: Draft, index: int) -> tuple[list[int], list[int]]:
+    """The tokens that a drafted token follows, and those drawn before it for the same position."""
+    if draft.parents is None:
+        return list(draft.token_ids[:index]), []
+    siblings = [
+        draft.token_ids[other] for other in range(index) if draft.parents[other] == draft.parents[index]
+    ]
+    path: list[int] = []
+    while (index := draft.parents[index]) >= 0:
+        path.insert(0, draft.token_ids[index])
+    return path, siblings

@@ -25,6 +25,7 @@ from tests.drafters.conformance import (
     drafting,
     next_logits,
     open_for,
+    path_and_siblings,
     play,
     target_and_rows,
 )
@@ -118,8 +119,12 @@ def test_tokens_are_drawn_from_the_stored_distributions(
             assert probs[token_id] > 0
             assert replayed.sample(probs) == token_id
             assert case.model is not None
-            before = [*context, *draft.token_ids[:position]]
-            assert_array_equal(probs, adjusted_probs(next_logits(case.model, target, before), sampling))
+            path, siblings = path_and_siblings(draft, position)
+            expected = adjusted_probs(next_logits(case.model, target, [*context, *path]), sampling)
+            for sibling in siblings:  # drawn without replacement
+                expected[sibling] = 0
+                expected = expected / expected.sum()
+            assert_array_equal(probs, expected)
 
 
 @every_drafter
@@ -145,7 +150,8 @@ def test_a_draft_may_end_where_the_drafter_is_unsure(
         whole = ask_one(open_for(case, TARGET), context, 5, sampling, seed).draft
         unsure = ask_one(state, context, 5, sampling, seed, least_confidence).draft
         probs = whole.probs and whole.probs[: len(unsure)]
-        assert_same_draft(unsure, Draft(whole.token_ids[: len(unsure)], probs or None))
+        parents = None if whole.parents is None else whole.parents[: len(unsure)]
+        assert_same_draft(unsure, Draft(whole.token_ids[: len(unsure)], probs or None, parents))
         assert least_confidence <= 1 or not unsure
         context += [*unsure.token_ids[: seed % 3], seed % TARGET.vocab_size]
 

@@ -203,6 +203,23 @@ class LanguageModelConformance:
                     branch = [tree[index] for index in path_to(parents, token)]
                     backend.assert_same(logits[token : token + 1], backend.fresh([*text, *branch], 1))
 
+    def test_text_and_a_tree_after_it_can_be_fed_at_once(self, backend: Backend) -> None:
+        if not backend.has_trees:
+            backend.assert_trees_refused()
+            return
+        rng = np.random.default_rng(13)
+        for held, count in ((0, 1), (3, 40), (60, 9)):
+            text, tree = backend.tokens(rng, held + count), backend.tokens(rng, 9)
+            parents = random_tree(rng, 9)
+            below = [*range(-1, count - 1), *(count + parent for parent in parents)]
+            with backend.open(2) as state:
+                state.forward([text[:held], []], [0, 0])
+                logits, _ = state.forward([[*text[held:], *tree], text], [10, 1], [below, None])
+                backend.assert_same(logits[:1], backend.fresh(text, 1))
+                for token in range(9):
+                    branch = [tree[index] for index in path_to(parents, token)]
+                    backend.assert_same(logits[token + 1 : token + 2], backend.fresh([*text, *branch], 1))
+
     def test_any_path_of_a_tree_can_be_kept(self, backend: Backend) -> None:
         if not backend.has_trees:
             backend.assert_trees_refused()

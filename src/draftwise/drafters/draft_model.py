@@ -32,16 +32,21 @@ class DraftModel:
         has beyond the other is padding.
         """
         model = self.model
-        if target.tokenizer and model.tokenizer:
-            difference = target.tokenizer.difference(model.tokenizer)
-            if difference:
-                raise TokenizerMismatchError(
-                    f"{self.name} cannot draft for {target.name}, as their tokenizers differ ({difference}); "
-                    "take a draft model with the target's tokenizer."
-                )
+        refuse_other_tokenizer(self.name, model, target)
         capacity = min(max_length, model.max_length)
         cache = model.open(num_sequences, capacity, width_invariant=False)
         return DraftModelState(cache, capacity, model.vocab_size, target.vocab_size, num_sequences)
+
+
+def refuse_other_tokenizer(name: str, model: LanguageModel, target: LanguageModel) -> None:
+    """Raise TokenizerMismatchError where a token id means two things to a drafter's model and its target."""
+    if target.tokenizer and model.tokenizer:
+        difference = target.tokenizer.difference(model.tokenizer)
+        if difference:
+            raise TokenizerMismatchError(
+                f"{name} cannot draft for {target.name}, as their tokenizers differ ({difference}); take a "
+                "draft model with the target's tokenizer."
+            )
 
 
 class DraftModelState:

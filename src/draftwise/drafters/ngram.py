@@ -56,6 +56,7 @@ class NgramModel:
     """
 
     width_invariant = True
+    scores_trees = True
 
     def __init__(
         self,

@@ -80,6 +80,7 @@ class LanguageModel(Protocol):
     max_length: int  # the most tokens that one row can hold
     eos_token_ids: frozenset[int]
     width_invariant: bool  # whether a position's logits have the same bits in passes of any width, here
+    scores_trees: bool  # whether `forward` takes `parents`
     tokenizer: Tokenizer | None
 
     def open(

@@ -22,6 +22,7 @@ class TabularModel:
     """
 
     width_invariant = True
+    scores_trees = True
 
     def __init__(
         self,

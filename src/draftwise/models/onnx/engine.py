@@ -32,6 +32,7 @@ class OnnxModel:
     """
 
     width_invariant = False  # until the probe has shown it
+    scores_trees = False  # its attention takes no mask of a tree
     weight_bytes = 0  # of the file of weights; set by load_onnx
 
     def __init__(

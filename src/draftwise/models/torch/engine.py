@@ -28,6 +28,7 @@ class TorchModel:
     """
 
     width_invariant = False  # matrix products of different widths round differently
+    scores_trees = True
 
     def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer | None = None, name: str = "") -> None:
         self.name = name or model.config.name_or_path or type(model).__name__

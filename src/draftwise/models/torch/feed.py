@@ -26,9 +26,8 @@ class Feed:
     positions: Integers
     num_seen: Integers  # how many slots, from the first, each token sees
     wanted: Booleans  # whose logits are asked for
-    lineage: Booleans | None = (
-        None  # `[tokens, tokens]`: in a tree, which of the new tokens each one sees besides
-    )
+    # Of the last tokens, those from where a tree first branches: which of one another each sees besides.
+    lineage: Booleans
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -46,17 +45,24 @@ class Feed:
 
         `parents`: the index of each token's parent, which precedes it; -1 is the last token held.
         """
-        tokens = np.arange(len(token_ids))
-        wanted = tokens >= len(token_ids) - num_logits
-        ids = np.array(token_ids, np.int64)
-        if parents is None:
-            return cls(start, ids, start + tokens, start + tokens + 1, wanted)
-        lineage = np.eye(len(tokens), dtype=np.bool_)  # a token is in its own lineage
-        for token, parent in enumerate(parents):
-            if parent >= 0:
-                lineage[token] |= lineage[parent]
-        depths = lineage.sum(axis=1) - 1
-        return cls(start, ids, start + depths, np.full(len(tokens), start), wanted, lineage)
+        count = len(token_ids)
+        # What leads up to the first branching is seen by all that follows it, as what is held already.
+        trunk = min((up + 1 for token, up in enumerate(parents or ()) if up != token - 1), default=count)
+        tokens = np.arange(count)
+        positions = tokens.copy()
+        lineage = np.eye(count - trunk, dtype=np.bool_)  # a token is in its own lineage
+        for token, parent in enumerate((parents or ())[trunk:]):
+            if parent >= trunk:
+                lineage[token] |= lineage[parent - trunk]
+        positions[trunk:] = trunk + lineage.sum(axis=1) - 1
+        return cls(
+            start,
+            np.array(token_ids, np.int64),
+            start + positions,
+            start + np.minimum(tokens + 1, trunk),
+            tokens >= count - num_logits,
+            lineage,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +134,18 @@ def _piece(rows: slice, feeds: Sequence[Feed], begin: int, width: int, num_slots
 def _overlay(
     feeds: Sequence[Feed], taken: Sequence[slice], shape: tuple[int, int], view: int
 ) -> Overlay | None:
-    if all(feed.lineage is None for feed in feeds):
-        return None
-    overlay = Overlay(np.zeros((*shape, view), np.bool_), np.tile(np.arange(view), (len(feeds), 1)))
+    overlay = None
     for row, (feed, part) in enumerate(zip(feeds, taken, strict=True)):
-        if feed.lineage is not None:
-            written = slice(feed.start, feed.start + part.stop)
-            lineage = feed.lineage[part, : part.stop]
-            overlay.lineage[row, : len(lineage), written] = lineage
-            overlay.slot_positions[row, written] = feed.positions[: part.stop]
+        trunk = len(feed) - len(feed.lineage)
+        first = max(part.start, trunk)
+        if first < part.stop:
+            overlay = overlay or Overlay(
+                np.zeros((*shape, view), np.bool_), np.tile(np.arange(view), (len(feeds), 1))
+            )
+            written = slice(feed.start + trunk, feed.start + part.stop)
+            new = slice(first - part.start, part.stop - part.start)
+            overlay.lineage[row, new, written] = feed.lineage[
+                first - trunk : part.stop - trunk, : part.stop - trunk
+            ]
+            overlay.slot_positions[row, written] = feed.positions[trunk : part.stop]
     return overlay

@@ -1,0 +1,182 @@
+"""How a tree of guesses grows: of a given shape, or to where the drafter is confident."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Protocol, Self
+
+import numpy as np
+
+from draftwise.control.base import Limit
+from draftwise.errors import OptionError
+from draftwise.randomness import Randomness
+from draftwise.types import Draft, Probs
+
+ROOT = -1  # the text before the draft
+
+# Yields nodes, and is sent the distribution after each of them; where there is no room to ask, an empty list.
+Growth = Generator[Sequence[int], Sequence[Probs], Draft]
+
+
+@dataclass(slots=True)
+class Tree:
+    """Guesses so far. `randomness`: draws siblings without replacement; None takes the likeliest tokens."""
+
+    randomness: Randomness | None = None
+    token_ids: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    probs: list[Probs] = field(default_factory=list)  # what each drawn token was drawn from
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    def add(self, parent: int, token_id: int, probs: Probs | None = None) -> int:
+        """Add a guess and return its index; `probs`: what it was drawn from."""
+        self.token_ids.append(token_id)
+        self.parents.append(parent)
+        if probs is not None:
+            self.probs.append(probs)
+        return len(self) - 1
+
+    def lineage(self, nodes: Sequence[int]) -> list[int]:
+        """The nodes and all that they descend from, those asked for last and in their order."""
+        above: set[int] = set()
+        for node in nodes:
+            while (node := self.parents[node]) != ROOT:
+                above.add(node)
+        return [*sorted(above), *nodes]
+
+    def draft(self) -> Draft:
+        return Draft(tuple(self.token_ids), self.probs or None, tuple(self.parents))
+
+
+class Shape(Protocol):
+    """How far a tree grows, and where."""
+
+    num_draft_tokens: int  # the most guesses that it has
+    most_fed: int  # the most nodes that `Tree.lineage` has of what it asks for
+
+    def grow(self, tree: Tree, limit: Limit) -> Growth:
+        """Grow an empty tree and return the draft."""
+        ...
+
+
+class StaticTree:
+    """A tree of the same shape at every step, filled with the likeliest tokens or with drawn ones."""
+
+    def __init__(self, parents: Sequence[int]) -> None:
+        """`parents`: for each guess the index of its parent, -1 for the text; raises DraftError, as Draft."""
+        self.parents = tuple(parents)
+        Draft((0,) * len(self.parents), None, self.parents)
+        self.num_draft_tokens = self.most_fed = len(self.parents)
+
+    @classmethod
+    def branching(cls, *widths: int) -> Self:
+        """Each guess at the first depth, and each at the next, has as many siblings: (2, 2) has 6 guesses."""
+        paths = [path for depth in range(len(widths)) for path in product(*map(range, widths[: depth + 1]))]
+        return cls.choices(paths)
+
+    @classmethod
+    def choices(cls, paths: Sequence[Sequence[int]]) -> Self:
+        """A path of ranks for each guess, as Medusa gives its trees (2401.10774).
+
+        (0, 2) is the third likeliest token after the likeliest one. Raises OptionError where a path comes
+        before the one that it goes on from or before a likelier sibling.
+        """
+        nodes: dict[tuple[int, ...], int] = {(): ROOT}
+        parents: list[int] = []
+        for path in map(tuple, paths):
+            *before, rank = path
+            if tuple(before) not in nodes or (rank and (*before, rank - 1) not in nodes):
+                raise OptionError(
+                    f"the tree has {path} before its parent or a likelier sibling; list those first."
+                )
+            nodes[path] = len(parents)
+            parents.append(nodes[tuple(before)])
+        return cls(parents)
+
+    def grow(self, tree: Tree, limit: Limit) -> Growth:
+        children = Draft((0,) * len(self.parents), None, self.parents).children()
+        level = [(ROOT, ROOT)]  # nodes of the shape, and of the tree
+        while (level := [pair for pair in level if children[pair[0] + 1]]) and limit.allows(len(tree)):
+            aheads = yield [node for _, node in level]
+            below: list[tuple[int, int]] = []
+            for (place, node), ahead in zip(level, aheads, strict=False):
+                for child in children[place + 1]:
+                    if not ahead.any():  # all that could follow is guessed
+                        break
+                    if not limit.allows(len(tree), float(ahead.max())):
+                        return tree.draft()
+                    token_id = tree.randomness.sample(ahead) if tree.randomness else int(ahead.argmax())
+                    drawn_from = ahead if tree.randomness else None
+                    below.append((child, tree.add(node, token_id, drawn_from)))
+                    ahead = _without(token_id, ahead)
+            level = below
+        return tree.draft()
+
+
+def _without(token_id: int, probs: Probs) -> Probs:
+    """What is left of a distribution without one token; nothing where it was the only one."""
+    rest = probs.copy()
+    rest[token_id] = 0
+    mass = rest.sum()
+    return rest / mass if mass > 0 else rest
+
+
+class DynamicTree:
+    """The likeliest paths, as many as are asked for (EAGLE-2, 2406.16858, section 4).
+
+    Depth by depth the `width` likeliest paths go on with the `width` likeliest tokens each; of all these the
+    `num_draft_tokens` likeliest are the draft. Always deterministic: a drawn token must not be left out for
+    its value. How likely a path is says the product of the drafter's own probabilities.
+    """
+
+    def __init__(self, num_draft_tokens: int = 24, width: int = 8, depth: int = 6) -> None:
+        for name, value in (("num_draft_tokens", num_draft_tokens), ("width", width), ("depth", depth)):
+            if value < 1:
+                raise OptionError(f"{name} is {value}; give at least 1.")
+        self.num_draft_tokens = num_draft_tokens
+        self.width = width
+        self.depth = depth
+        self.most_fed = width * depth
+
+    def grow(self, tree: Tree, limit: Limit) -> Growth:
+        likelihood = {ROOT: 1.0}
+        level, ranking = [ROOT], list[int]()
+        for _ in range(min(self.depth, self.num_draft_tokens)):
+            aheads = yield level
+            below: list[int] = []
+            for node, ahead in zip(level, aheads, strict=False):
+                for token_id in _likeliest(ahead, self.width):
+                    likely = likelihood[node] * float(ahead[token_id])
+                    if likely > 0:
+                        below.append(tree.add(node, token_id))
+                        likelihood[below[-1]] = likely
+            ranking = sorted(range(len(tree)), key=lambda node: -likelihood[node])[: self.num_draft_tokens]
+            # What follows a path is no likelier than the path, so it comes from those that are in the draft.
+            level = [node for node in ranking if node in set(below)][: self.width]
+            if not level:
+                break
+        return _allowed(tree, ranking, likelihood, limit)
+
+
+def _allowed(tree: Tree, ranking: Sequence[int], likelihood: dict[int, float], limit: Limit) -> Draft:
+    """The likeliest guesses, as far as the limit allows; a parent is never less likely than its children."""
+    index = {ROOT: ROOT}
+    kept = Tree()
+    reach = 1.0
+    for node in ranking:
+        # The limit takes the product of confidences for what the token adds to the accepted ones.
+        if not limit.allows(len(kept), min(1.0, likelihood[node] / reach)):
+            break
+        reach = likelihood[node]
+        index[node] = kept.add(index[tree.parents[node]], tree.token_ids[node])
+    return kept.draft()
+
+
+def _likeliest(probs: Probs, count: int) -> list[int]:
+    """The `count` likeliest tokens, the likeliest first, without those of probability zero."""
+    count = min(count, len(probs))
+    best = np.sort(np.argpartition(probs, -count)[-count:])
+    ranked = best[np.argsort(-probs[best], kind="stable")]
+    return [int(token_id) for token_id in ranked if probs[token_id] > 0]
