@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from draftwise.decoding import generate, stream
     from draftwise.drafters.base import Drafter
+    from draftwise.drafters.corpus import Corpus
     from draftwise.drafters.draft_model import DraftModel
     from draftwise.drafters.growth import DynamicTree, StaticTree
     from draftwise.drafters.heads import load_heads
+    from draftwise.drafters.input_copy import InputCopy
     from draftwise.drafters.ngram import NgramModel
     from draftwise.drafters.none import NoDrafter
+    from draftwise.drafters.online_ngram import OnlineNgramModel
     from draftwise.drafters.prompt_lookup import PromptLookup
+    from draftwise.drafters.recycling import TokenRecycling
+    from draftwise.drafters.self_speculation import SelfSpeculation
+    from draftwise.drafters.several import Several
+    from draftwise.drafters.suffix import Suffix
     from draftwise.drafters.tree import TreeDraftModel
     from draftwise.errors import (
         DraftwiseError,
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from draftwise.types import Draft, FinishReason, Generation, Origin, Seconds, Step
 
 __all__ = [
+    "Corpus",
     "Draft",
     "DraftModel",
     "Drafter",
@@ -38,18 +46,24 @@ __all__ = [
     "DynamicTree",
     "FinishReason",
     "Generation",
+    "InputCopy",
     "LanguageModel",
     "ModelError",
     "NgramModel",
     "NoDrafter",
+    "OnlineNgramModel",
     "OptionError",
     "Origin",
     "PromptError",
     "PromptLookup",
     "SamplingParams",
     "Seconds",
+    "SelfSpeculation",
+    "Several",
     "StaticTree",
     "Step",
+    "Suffix",
+    "TokenRecycling",
     "Tokenizer",
     "TokenizerMismatchError",
     "TreeDraftModel",
@@ -63,13 +77,20 @@ __all__ = [
 _NAMES_BY_MODULE = {
     "decoding": ("generate", "stream"),
     "drafters.base": ("Drafter",),
+    "drafters.corpus": ("Corpus",),
     "drafters.draft_model": ("DraftModel",),
     "drafters.growth": ("DynamicTree", "StaticTree"),
     "drafters.heads": ("load_heads",),
+    "drafters.input_copy": ("InputCopy",),
     "drafters.ngram": ("NgramModel",),
     "drafters.none": ("NoDrafter",),
+    "drafters.online_ngram": ("OnlineNgramModel",),
     "drafters.prompt_lookup": ("PromptLookup",),
     "drafters.tree": ("TreeDraftModel",),
+    "drafters.recycling": ("TokenRecycling",),
+    "drafters.self_speculation": ("SelfSpeculation",),
+    "drafters.several": ("Several",),
+    "drafters.suffix": ("Suffix",),
     "errors": (
         "DraftwiseError",
         "ModelError",

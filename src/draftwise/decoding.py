@@ -3,6 +3,7 @@
 from collections.abc import Generator, Mapping
 from collections.abc import Sequence as Tokens
 from contextlib import closing
+from dataclasses import replace
 from operator import index
 from time import perf_counter
 from typing import cast
@@ -80,7 +81,7 @@ def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: 
         for row, (verdict, emitted, pieces) in zip(active, emissions, strict=True)
     ]
     for done in steps:
-        drafting.observe(done)
+        drafting.observe(replace(done, logits=logits[done.row]))
         controller.observe(done)
     return steps
 

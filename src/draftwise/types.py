@@ -5,7 +5,7 @@ draft's, as in Leviathan, Kalman and Matias (arXiv 2211.17192).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -127,6 +127,9 @@ class Step:
     finish_reason: FinishReason | None = None
     parents: tuple[int, ...] | None = None  # the tree that `drafted` forms, as in Draft; None: a chain
     path: tuple[int, ...] | None = None  # the indices of the accepted tokens; None: the first ones
+    # What the target said after the text and after each drafted token, `[len(drafted) + 1, vocabulary]`,
+    # while a drafter observes the step; None afterwards.
+    logits: Logits | None = field(default=None, repr=False, compare=False)
 
     @property
     def num_verified(self) -> int:

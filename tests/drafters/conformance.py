@@ -10,12 +10,17 @@ from numpy.testing import assert_array_equal
 
 from draftwise.control.base import Limit, UpTo
 from draftwise.drafters.base import Drafter, DraftState
+from draftwise.drafters.corpus import Corpus
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.growth import DynamicTree, StaticTree
+from draftwise.drafters.input_copy import InputCopy
 from draftwise.drafters.ngram import NgramModel
 from draftwise.drafters.none import NoDrafter
+from draftwise.drafters.online_ngram import OnlineNgramModel
 from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.drafters.recycling import TokenRecycling
 from draftwise.drafters.several import Several
+from draftwise.drafters.suffix import Suffix
 from draftwise.drafters.tree import TreeDraftModel
 from draftwise.models.base import LanguageModel
 from draftwise.models.tabular import TabularModel
@@ -47,15 +52,18 @@ class Case:
     @property
     def in_float64(self) -> bool:
         """Whether its distributions are exact enough to be enumerated."""
-        return not isinstance(self.model, NgramModel)
+        return not isinstance(self.model, NgramModel | OnlineNgramModel)
 
 
-def draft_model(name: str, model: LanguageModel) -> Case:
-    return Case(name, DraftModel(model), model)
+def draft_model(name: str, model: LanguageModel, drafter: Drafter | None = None) -> Case:
+    return Case(name, DraftModel(model, drafter=drafter), model)
 
 
 TABLE = TabularModel.random(VOCAB_SIZE, order=2, seed=2)
 CORPUS = np.random.default_rng(3).integers(VOCAB_SIZE, size=(4, 30)).tolist()
+
+RECYCLING = TokenRecycling(num_candidates=2, learn=False)
+RECYCLING.candidates.update({0: (1, 2), 1: (2, 0), 2: (2, 1)})
 
 DRAFTERS = [
     Case("none", NoDrafter()),
@@ -75,6 +83,27 @@ DRAFTERS = [
         TreeDraftModel(TabularModel(TABLE.table, max_length=13), StaticTree.branching(2, 1, 1)),
     ),
     Case("drawn-tree", TreeDraftModel(TABLE, StaticTree.branching(2, 2), sampled=True), TABLE),
+    draft_model("online-unigram", OnlineNgramModel(VOCAB_SIZE, order=1)),
+    draft_model("online-3-gram", OnlineNgramModel(VOCAB_SIZE, order=3)),
+    draft_model(
+        "online-3-gram-over-bigram",
+        OnlineNgramModel(VOCAB_SIZE, order=3, prior=NgramModel.count(CORPUS, VOCAB_SIZE, order=2)),
+    ),
+    draft_model("draft-model-with-lookup", TABLE, PromptLookup()),
+    draft_model("draft-model-with-draft-model", TABLE, DraftModel(TARGET, num_draft_tokens=3)),
+    draft_model(
+        "draft-models-and-lookup", TABLE, DraftModel(TARGETS[2], num_draft_tokens=3, drafter=PromptLookup())
+    ),
+    draft_model(
+        "draft-model-of-short-context-with-lookup",
+        TabularModel(TABLE.table, max_length=13),
+        PromptLookup(draft_lengths=[(1, 5)]),
+    ),
+    Case("suffix", Suffix()),
+    Case("suffix-with-corpus", Suffix(Corpus.of(CORPUS, 100), learn=False)),
+    Case("copy", InputCopy()),
+    Case("copy-of-a-source", InputCopy([0, 1, 3, 1, 2, 0, 5, 2])),
+    Case("recycling", RECYCLING),
     Case("several", Several([NoDrafter(), DraftModel(TABLE), PromptLookup()]), TABLE),
 ]
 
@@ -230,8 +259,18 @@ def target_and_rows(draw: Any, max_rows: int = 1) -> tuple[TabularModel, list[Ro
     return target, draw(st.lists(rows(target.vocab_size), min_size=1, max_size=max_rows))
 
 
-def open_for(case: Case, target: LanguageModel, num_sequences: int = 1, max_length: int = 100) -> DraftState:
-    return case.drafter.open(target, num_sequences, max_length)
+def open_for(
+    case: Case,
+    target: LanguageModel,
+    num_sequences: int = 1,
+    max_length: int = 100,
+    prompt: Sequence[int] | None = None,
+) -> DraftState:
+    """A new state, which has seen the prompt of its one row if that is given."""
+    state = case.drafter.open(target, num_sequences, max_length)
+    if prompt is not None:
+        ask_one(state, prompt, 0, SamplingParams())
+    return state
 
 
 def next_logits(model: LanguageModel, target: LanguageModel, tokens: Sequence[int]) -> Logits:

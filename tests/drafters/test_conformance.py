@@ -46,7 +46,8 @@ def test_draft_depends_on_the_context_alone(case: Case, made: tuple[TabularModel
     """Whatever was drafted, accepted, rejected and left out before: a new state drafts the same."""
     target, rows = made
     for (asked,) in play(open_for(case, target), rows):
-        again = ask_one(open_for(case, target), asked.context, asked.limit, asked.sampling, asked.seed)
+        new = open_for(case, target, prompt=rows[0].prompt)
+        again = ask_one(new, asked.context, asked.limit, asked.sampling, asked.seed)
         assert_same_draft(asked.draft, again.draft)
 
 
@@ -61,7 +62,7 @@ def test_rejection_at_every_position(case: Case, sampling: SamplingParams, num_a
     context = (*PROMPT, *kept, (rejected[0] + 1) % TARGET.vocab_size)
     assert_same_draft(
         ask_one(state, context, 5, sampling, seed=1).draft,
-        ask_one(open_for(case, TARGET), context, 5, sampling, seed=1).draft,
+        ask_one(open_for(case, TARGET, prompt=PROMPT), context, 5, sampling, seed=1).draft,
     )
 
 
@@ -147,7 +148,7 @@ def test_a_draft_may_end_where_the_drafter_is_unsure(
     state = open_for(case, TARGET)
     context = list(PROMPT)
     for seed in range(10):
-        whole = ask_one(open_for(case, TARGET), context, 5, sampling, seed).draft
+        whole = ask_one(open_for(case, TARGET, prompt=PROMPT), context, 5, sampling, seed).draft
         unsure = ask_one(state, context, 5, sampling, seed, least_confidence).draft
         probs = whole.probs and whole.probs[: len(unsure)]
         parents = None if whole.parents is None else whole.parents[: len(unsure)]
@@ -164,7 +165,7 @@ def test_contexts_may_fill_the_state(case: Case) -> None:
     context = [0]
     while len(context) < max_length:
         limit = max_length - 1 - len(context)  # as the loop asks: the target adds one token
-        roomy = ask_one(open_for(case, TARGET), context, limit, SAMPLED, seed=len(context))
+        roomy = ask_one(open_for(case, TARGET, prompt=[0]), context, limit, SAMPLED, seed=len(context))
         assert_same_draft(ask_one(state, context, limit, SAMPLED, seed=len(context)).draft, roomy.draft)
         context.append(len(context) % 2)
 

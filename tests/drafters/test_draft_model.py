@@ -1,20 +1,24 @@
 """What a draft model is fed, and when it cannot draft."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 import pytest
 import tokenizers
 
+from draftwise.control.base import Limit
 from draftwise.drafters.base import DraftState
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.errors import OptionError, TokenizerMismatchError
 from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
+from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
 from draftwise.tokenizer import Tokenizer
-from draftwise.types import Logits
+from draftwise.types import Draft, Logits
 from tests.drafters.conformance import TARGET, ask, ask_one, assert_same_draft
+from tests.fakes import RowDrafter
 
 GREEDY = SamplingParams()
 SAMPLED = SamplingParams(temperature=1.0)
@@ -106,6 +110,53 @@ def test_rows_share_each_pass(model: RecordingModel) -> None:
     ]
     assert (len(first), len(second), len(third), len(fourth)) == (3, 1, 0, 2)
     assert [one.draft.probs is None for one in asked] == [True, False, True, False]
+
+
+class Guess(RowDrafter):
+    """Guesses these tokens, whatever comes before."""
+
+    default_num_draft_tokens = 9
+
+    def __init__(self, *token_ids: int) -> None:
+        self.token_ids = token_ids
+
+    def draft(
+        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
+    ) -> Draft:
+        return Draft(self.token_ids[: sum(1 for _ in takewhile(limit.allows, range(9)))])
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=str)
+def test_a_guessed_draft_takes_fewer_passes(model: RecordingModel, sampling: SamplingParams) -> None:
+    context = [0, 1, 2, 3]
+    alone = ask_one(DraftModel(model).open(TARGET, 1, 100), context, 4, sampling).draft
+    a, b, c, d = alone.token_ids
+    for guess, feeds in [
+        ((a, b, c, d), [[[*context, a, b, c]]]),  # the last token of a draft is not fed
+        ((a, b, (c + 1) % 4), [[[*context, a, b, (c + 1) % 4]], [[c]]]),
+        (((a + 1) % 4, b), [[[*context, (a + 1) % 4, b]], [[a]], [[b]], [[c]]]),
+        ((a, 4, 5), [[[*context, a]], [[b]], [[c]]]),  # tokens that the model lacks
+        ((), [[context], [[a]], [[b]], [[c]]]),
+    ]:
+        state = DraftModel(model, drafter=Guess(*guess)).open(TARGET, 1, 100)
+        fed(model)
+        assert_same_draft(ask_one(state, context, 4, sampling).draft, alone)
+        assert fed(model) == [[feed] if isinstance(feed[0], int) else feed for feed in feeds]
+        # What the guess left in the cache does not matter for what comes next.
+        for longer in ([*context, a, b, (c + 1) % 4], [*context, a, b, (c + 1) % 4, 1, 2, 0]):
+            again = ask_one(DraftModel(model).open(TARGET, 1, 100), longer, 3, sampling, seed=1).draft
+            assert_same_draft(ask_one(state, longer, 3, sampling, seed=1).draft, again)
+
+
+def test_the_drafter_of_a_draft_model_is_opened_for_it_and_closed() -> None:
+    inner, outer = (RecordingModel(TabularModel.random(4, order=2, seed=2).table) for _ in range(2))
+    drafter = DraftModel(outer, "outer", drafter=DraftModel(inner, "inner"))
+    state = drafter.open(TARGET, 3, 50)
+    assert inner.opened_with == outer.opened_with == (3, 50, False)
+    state.close()
+    assert inner.closed
+    assert outer.closed
+    assert DraftModel(TARGET, drafter=DraftModel(inner, "inner")).name == f"{TARGET.name} < inner"
 
 
 def test_drafts_shrink_to_what_the_draft_model_holds() -> None:

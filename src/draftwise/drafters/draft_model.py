@@ -1,10 +1,14 @@
 """A smaller language model guesses: it drafts one token after another (2211.17192, Algorithm 1)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 
-from draftwise.control.base import Limit
+from draftwise.control.base import Limit, UpTo
+from draftwise.drafters.base import Drafter, DraftState
+from draftwise.drafters.none import NoDrafter
 from draftwise.errors import OptionError, TokenizerMismatchError
 from draftwise.models.base import LanguageModel, ModelState, Tap
 from draftwise.randomness import Randomness
@@ -16,13 +20,23 @@ class DraftModel:
     """Any language model that shares the target's tokenizer, as a drafter.
 
     `num_draft_tokens`: how many tokens it drafts where the caller does not say. Raises OptionError below 1.
+    `drafter` guesses what the model is going to draft, so that one pass may draft several tokens: it saves
+    passes and does not change a single token, nor the distribution it is drawn from. It may itself be a draft
+    model with a drafter, and so on.
     """
 
-    def __init__(self, model: LanguageModel, name: str | None = None, num_draft_tokens: int = 4) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        name: str | None = None,
+        num_draft_tokens: int = 4,
+        drafter: Drafter | None = None,
+    ) -> None:
         if num_draft_tokens < 1:
             raise OptionError(f"num_draft_tokens is {num_draft_tokens}; give at least 1.")
         self.model = model
-        self.name = name or model.name
+        self.drafter = drafter or NoDrafter()
+        self.name = name or (f"{model.name} < {drafter.name}" if drafter else model.name)
         self.default_num_draft_tokens = num_draft_tokens
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "DraftModelState":
@@ -34,8 +48,13 @@ class DraftModel:
         model = self.model
         refuse_other_tokenizer(self.name, model, target)
         capacity = min(max_length, model.max_length)
-        cache = model.open(num_sequences, capacity, width_invariant=False)
-        return DraftModelState(cache, capacity, model.vocab_size, target.vocab_size, num_sequences)
+        guessing = self.drafter.open(model, num_sequences, capacity)
+        try:
+            cache = model.open(num_sequences, capacity, width_invariant=False)
+        except BaseException:
+            guessing.close()
+            raise
+        return DraftModelState(self, cache, guessing, capacity, target.vocab_size, num_sequences)
 
 
 def refuse_other_tokenizer(name: str, model: LanguageModel, target: LanguageModel) -> None:
@@ -58,11 +77,21 @@ class DraftModelState:
     taps: Sequence[Tap] = ()
 
     def __init__(
-        self, cache: ModelState, capacity: int, vocab_size: int, target_vocab_size: int, num_sequences: int
+        self,
+        drafter: DraftModel,
+        cache: ModelState,
+        guessing: DraftState,
+        capacity: int,
+        target_vocab_size: int,
+        num_sequences: int,
     ) -> None:
         self._cache = cache
+        self._guessing = guessing
+        self._most_guessed = min(
+            drafter.drafter.default_num_draft_tokens, drafter.default_num_draft_tokens - 1
+        )
         self._capacity = capacity
-        self._vocab_size = vocab_size
+        self._vocab_size = drafter.model.vocab_size
         self._target_vocab_size = target_vocab_size
         # For each row: how much of its context has been read, and what was drafted there. The cache holds the
         # first and then the second, its last token only where a distribution after it was asked for.
@@ -70,9 +99,9 @@ class DraftModelState:
         self._drafted: list[list[int]] = [[] for _ in range(num_sequences)]
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
-        return None if self._room(context) > 0 else 0.0
+        return None if self._room(row, context) > 0 else 0.0
 
-    def _room(self, context: Sequence[int]) -> int:
+    def _room(self, row: int, context: Sequence[int]) -> int:
         """How many tokens can be drafted: the last one is not fed."""
         return self._capacity + 1 - len(context)
 
@@ -85,35 +114,67 @@ class DraftModelState:
     ) -> list[Draft]:
         def goes_on(row: int) -> bool:
             count = len(drafted[row])
-            return count < self._room(contexts[row]) and limits[row].allows(count)
+            return count < self._room(row, contexts[row]) and limits[row].allows(count)
 
         drafted: list[list[int]] = [[] for _ in contexts]
         drawn_from: list[list[Probs]] = [[] for _ in contexts]
         feeds = [self._catch_up(row, context) if goes_on(row) else [] for row, context in enumerate(contexts)]
         for row in [row for row, feed in enumerate(feeds) if feed]:
             self._read[row], self._drafted[row] = len(contexts[row]), drafted[row]
+        guesses = self._guess(contexts, [bool(feed) for feed in feeds], sampling, randomness)
         while any(feeds):
-            logits = self._cache.forward(feeds, [1 if feed else 0 for feed in feeds])
+            logits = self._cache.forward(
+                [[*feed, *guess] for feed, guess in zip(feeds, guesses, strict=True)],
+                [len(guess) + 1 if feed else 0 for feed, guess in zip(feeds, guesses, strict=True)],
+            )
             for row in [row for row, feed in enumerate(feeds) if feed]:
-                feeds[row] = []
-                ahead = Next(logits[row][-1][: self._target_vocab_size], sampling[row])
-                if limits[row].allows(len(drafted[row]), ahead.confidence):
+                feeds[row], guess, guesses[row] = [], guesses[row], []
+                for scores, guessed in zip(logits[row], [*guess, None], strict=True):
+                    ahead = Next(scores[: self._target_vocab_size], sampling[row])
+                    if not limits[row].allows(len(drafted[row]), ahead.confidence):
+                        break
                     drafted[row].append(ahead.draw(randomness[row]))
                     if ahead.probs is not None:
                         drawn_from[row].append(ahead.probs)
-                    if goes_on(row):
+                    if not goes_on(row):
+                        break
+                    if drafted[row][-1] != guessed:
                         feeds[row] = drafted[row][-1:]
+                        break
+                if guess:  # the cache goes back over the guesses that were wrong
+                    right = _num_shared(guess, drafted[row])
+                    self._cache.keep(row, self._cache.lengths[row] - len(guess) + right)
         return [
             Draft(tuple(token_ids), probs or None)
             for token_ids, probs in zip(drafted, drawn_from, strict=True)
         ]
 
+    def _guess(
+        self,
+        contexts: Sequence[Sequence[int]],
+        active: Sequence[bool],
+        sampling: Sequence[SamplingParams],
+        randomness: Sequence[Randomness],
+    ) -> list[Sequence[int]]:
+        """What this model's draft will be, says its own drafter: fed with the context, in the same pass.
+
+        A guess is greedy: it uses none of the draft's random numbers.
+        """
+        limits = [
+            UpTo(max(0, min(self._most_guessed, self._room(row, context) - 1)) if active[row] else 0)
+            for row, context in enumerate(contexts)
+        ]
+        greedy = [replace(row, temperature=0.0) for row in sampling]
+        drafts = self._guessing.propose(contexts, limits, greedy, randomness)
+        return [
+            tuple(takewhile(lambda token_id: token_id < self._vocab_size, draft.token_ids))
+            for draft in drafts
+        ]
+
     def _catch_up(self, row: int, context: Sequence[int]) -> list[int]:
         """Go back to what the cache and the context share; return the tokens of the context after that."""
         read, drafted = self._read[row], self._drafted[row]
-        emitted = context[read : read + len(drafted)]
-        rejected_at = (i for i, (a, b) in enumerate(zip(drafted, emitted, strict=False)) if a != b)
-        accepted = next(rejected_at, len(drafted))
+        accepted = _num_shared(drafted, context[read : read + len(drafted)])
         # The cache may lack the last token drafted, and one token is always fed, for its logits.
         self._cache.keep(row, min(read + accepted, self._cache.lengths[row], len(context) - 1))
         tail = context[self._cache.lengths[row] :]
@@ -122,10 +183,18 @@ class DraftModelState:
         return [min(token_id, self._vocab_size - 1) for token_id in tail]
 
     def observe(self, step: Step) -> None:
-        """Nothing to learn: the contexts say what was accepted."""
+        """The contexts say what was accepted; the drafter of this model may have more to learn."""
+        self._guessing.observe(step)
 
     def close(self) -> None:
         self._cache.close()
+        self._guessing.close()
+
+
+def _num_shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    parted_at = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(parted_at, min(len(one), len(other)))
 
 
 class Next:

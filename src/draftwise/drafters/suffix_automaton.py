@@ -16,7 +16,12 @@ class SuffixAutomaton:
     1985). A state stands for the substrings that share their end positions, and its link for their longest
     suffix that has more of them. The whole text has one end position, so its link is the longest suffix that
     occurred before. There are at most 2 states and 3 transitions for each token.
+
+    It also follows other texts: a place in it is a state and a length, that of the longest end of the other
+    text that occurs in this one.
     """
+
+    root = _ROOT, 0  # the place of the empty text
 
     def __init__(self) -> None:
         # One entry for each state. Most states have one transition, so the first one made is kept in the
@@ -24,6 +29,7 @@ class SuffixAutomaton:
         self._length = array("i", [0])  # of the longest substring
         self._link = array("i", [_NONE])
         self._end = array("i", [0])  # an end position: how many tokens of the text reach to it
+        self._count = array("i", [0])  # how many end positions there are, up to the bound on refreshed ones
         self._token = array("i", [_NONE])
         self._next = array("i", [_NONE])
         self._branches: dict[int, dict[int, int]] = {}
@@ -38,7 +44,7 @@ class SuffixAutomaton:
     def append(self, token_id: int) -> None:
         """Extend the text by one token, and find the match anew."""
         previous, end = self._last, len(self) + 1
-        self._last = self._add(end, end)
+        self._last = self._add(end, end, 1)
         state = previous
         while state != _NONE and self._follow(state, token_id) == _NONE:
             self._connect(state, token_id, self._last)
@@ -50,7 +56,46 @@ class SuffixAutomaton:
             if link == _ROOT:
                 break
             self._end[link] = end
+            self._count[link] += 1
             link = self._link[link]
+
+    @property
+    def match(self) -> tuple[int, int]:
+        """The place of the longest suffix of the text that occurred earlier."""
+        return self._link[self._last] if self._last else _ROOT, self.match_length
+
+    def follow(self, place: tuple[int, int], token_id: int) -> tuple[int, int]:
+        """The place of another text after one more token; amortised constant time.
+
+        This text may have grown since the place was found.
+        """
+        state, length = self._settled(place)
+        while (ahead := self._follow(state, token_id)) == _NONE:
+            state = self._link[state]
+            if state == _NONE:
+                return self.root
+            length = self._length[state]
+        return ahead, length + 1
+
+    def following(self, place: tuple[int, int]) -> list[tuple[int, int, int]]:
+        """What followed the text of a place: (how often, latest end of it, token), in no order."""
+        state, _ = self._settled(place)
+        if self._token[state] == _NONE:
+            return []
+        ahead = {self._token[state]: self._next[state], **self._branches.get(state, {})}
+        return [(self._count[next_], self._end[next_], token_id) for token_id, next_ in ahead.items()]
+
+    def shorten(self, place: tuple[int, int]) -> tuple[int, int]:
+        """The longest shorter end of a place's text that occurs elsewhere too."""
+        state = max(self._link[self._settled(place)[0]], _ROOT)
+        return state, self._length[state]
+
+    def _settled(self, place: tuple[int, int]) -> tuple[int, int]:
+        """The same place after this text has grown: a clone may have taken a state's shorter substrings."""
+        state, length = place
+        while length and length <= self._length[self._link[state]]:
+            state = self._link[state]
+        return state, length
 
     def _single(self, state: int, token_id: int) -> int:
         """The state whose longest substring is that of `state` and the token: found, or cloned."""
@@ -58,7 +103,7 @@ class SuffixAutomaton:
         length = self._length[state] + 1
         if self._length[target] == length:
             return target
-        clone = self._add(length, self._end[target])
+        clone = self._add(length, self._end[target], self._count[target])
         self._token[clone], self._next[clone] = self._token[target], self._next[target]
         if target in self._branches:
             self._branches[clone] = self._branches[target].copy()
@@ -69,9 +114,10 @@ class SuffixAutomaton:
             state = self._link[state]
         return clone
 
-    def _add(self, length: int, end: int) -> int:
+    def _add(self, length: int, end: int, count: int) -> int:
         self._length.append(length)
         self._end.append(end)
+        self._count.append(count)
         for column in (self._link, self._token, self._next):
             column.append(_NONE)
         return len(self._length) - 1

@@ -16,11 +16,13 @@ class Tap:
     `layers`: their numbers in the `hidden_states` of transformers: n is what goes into layer n, counted from
     0, and -1 what the output layer reads, after the last norm. `rows`: written by each pass, for each row
     the hidden states of the tokens fed in it, one array `[tokens, width]` for each of the layers, of the
-    engine's own kind and on its device.
+    engine's own kind and on its device. `state`: the target's state, whose cache a drafter may share; set
+    when that is opened.
     """
 
     layers: tuple[int, ...]
     rows: Sequence[Sequence[Any]] = ()
+    state: "ModelState | None" = None
 
 
 def refuse_taps(taps: Sequence[Tap], name: str) -> None:

@@ -1,6 +1,6 @@
 """A transformers decoder as a LanguageModel."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
@@ -11,8 +11,9 @@ from draftwise.models.base import Tap
 from draftwise.models.torch.architecture import horizons, longest_text, refuse_unsupported
 from draftwise.models.torch.cache import RowCache, Window
 from draftwise.models.torch.feed import VIEW_STEP, Feed, Piece, cut
-from draftwise.models.torch.hearing import Hearing
+from draftwise.models.torch.hearing import Hearing, decoder_and_layers
 from draftwise.models.torch.mask import attention_masks
+from draftwise.models.torch.shallow import without_layers
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits
 
@@ -66,7 +67,35 @@ class TorchModel:
             raise OptionError(
                 f"max_length is {max_length}, but {self.name} holds {self.max_length} tokens; give less."
             )
-        return TorchState(self, num_sequences, max_length, Hearing(self.model, taps, self.name))
+        state = TorchState(self, num_sequences, max_length, Hearing(self.model, taps, self.name))
+        for tap in taps:
+            tap.state = state
+        return state
+
+    def open_beside(self, num_sequences: int, max_length: int, tap: Tap) -> "SharedState":
+        """Open a state in the cache of another model, once that has opened one with the tap.
+
+        The other model has the same layers and maybe more of them.
+        """
+        return SharedState(self, num_sequences, max_length, tap)
+
+    @property
+    def num_layers(self) -> int:
+        return len(decoder_and_layers(self.model, self.name)[1])
+
+    def without_layers(self, skipped: Collection[int]) -> "TorchModel":
+        """The same model, sharing its weights, without some of its layers, which count from 0.
+
+        Raises OptionError for layers that are not there or where none is left.
+        """
+        _, layers = decoder_and_layers(self.model, self.name)
+        if not set(skipped) < set(range(len(layers))):
+            raise OptionError(
+                f"layers {sorted(skipped)} cannot be left out of {self.name}, which has {len(layers)}; "
+                "give some that it has, not all."
+            )
+        shallow = without_layers(self.model, layers, skipped)
+        return TorchModel(shallow, self.tokenizer, f"{self.name} without {len(skipped)} layers")
 
     @torch.inference_mode()
     def score(self, piece: Piece, cache: RowCache) -> Logits:
@@ -160,3 +189,22 @@ class TorchState:
     def close(self) -> None:
         """Release the buffers; idempotent. A closed state has no rows left."""
         self._cache, self._lengths = RowCache(0, 0), []
+
+
+class SharedState(TorchState):
+    """Tokens of its own after those that another state holds, in its cache: what is written here, that state
+    writes over next. Before there is such a state, it has a cache of its own.
+    """
+
+    def __init__(self, model: TorchModel, num_sequences: int, max_length: int, tap: Tap) -> None:
+        super().__init__(model, num_sequences, max_length, Hearing(model.model, (), model.name))
+        self._tap = tap
+
+    def keep(self, row: int, length: int) -> None:
+        """Hold the first `length` tokens of the row, or as many more as the other state does."""
+        owner = self._tap.state
+        if isinstance(owner, TorchState):
+            self._cache, self._num_slots = owner._cache, owner._num_slots
+            length = max(length, owner.lengths[row])
+            self._lengths[row] = max(length, self._lengths[row])
+        super().keep(row, length)

@@ -1,0 +1,105 @@
+"""Guess with what the target nearly said before: its likeliest candidates after each token are kept."""
+
+from collections import ChainMap
+from collections.abc import MutableMapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwise.control.base import Limit
+from draftwise.errors import OptionError
+from draftwise.models.base import LanguageModel, Tap
+from draftwise.randomness import Randomness
+from draftwise.sampling import SamplingParams
+from draftwise.types import Draft, Logits, Step
+
+Candidates = MutableMapping[int, tuple[int, ...]]
+_BLOCK = 512  # logits whose largest is looked at first
+
+
+class TokenRecycling:
+    """Follows the latest candidates of each token; its drafts are deterministic (Luo et al., 2408.08696).
+
+    Every distribution that the target computes, of rejected guesses too, leaves its likeliest tokens behind,
+    by the token that it follows: `num_candidates` of them. `learn`: whether they outlive the sequence that
+    they come from.
+    Raises OptionError for a number below 1.
+    """
+
+    def __init__(
+        self,
+        num_candidates: int = 8,
+        *,
+        learn: bool = True,
+        num_draft_tokens: int = 3,
+        name: str = "recycling",
+    ) -> None:
+        if min(num_candidates, num_draft_tokens) < 1:
+            raise OptionError(
+                f"num_candidates is {num_candidates} and num_draft_tokens {num_draft_tokens}; give 1 or more."
+            )
+        self.name = name
+        self.num_candidates = num_candidates
+        self.learn = learn
+        self.default_num_draft_tokens = num_draft_tokens
+        self.candidates: Candidates = {}  # of finished sequences
+
+    def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "TokenRecyclingState":
+        return TokenRecyclingState(self, num_sequences)
+
+
+class TokenRecyclingState:
+    """What was learnt here, before what was known; the rows share it."""
+
+    taps: Sequence[Tap] = ()
+
+    def __init__(self, drafter: TokenRecycling, num_sequences: int) -> None:
+        self._drafter = drafter
+        self._new: Candidates = {}
+        self._candidates = ChainMap(self._new, drafter.candidates)
+        self._last = [-1] * num_sequences  # the token that each row's latest draft follows
+
+    def confidence(self, row: int, context: Sequence[int]) -> float | None:
+        return 0.5 if context[-1] in self._candidates else 0.0
+
+    def propose(
+        self,
+        contexts: Sequence[Sequence[int]],
+        limits: Sequence[Limit],
+        sampling: Sequence[SamplingParams],
+        randomness: Sequence[Randomness],
+    ) -> list[Draft]:
+        self._last = [context[-1] for context in contexts]
+        return [self._draft(context[-1], limit) for context, limit in zip(contexts, limits, strict=True)]
+
+    def _draft(self, token_id: int, limit: Limit) -> Draft:
+        drafted: list[int] = []
+        while token_id in self._candidates and limit.allows(len(drafted), 0.5):
+            token_id = self._candidates[token_id][0]
+            drafted.append(token_id)
+        return Draft(tuple(drafted))
+
+    def observe(self, step: Step) -> None:
+        if step.logits is not None:
+            for token_id, logits in zip((self._last[step.row], *step.drafted), step.logits, strict=True):
+                self._new[token_id] = tuple(likeliest(logits, self._drafter.num_candidates).tolist())
+
+    def close(self) -> None:
+        if self._drafter.learn:
+            self._drafter.candidates.update(self._new)
+        self._new.clear()
+
+
+def likeliest(logits: Logits, count: int) -> NDArray[np.intp]:
+    """The indices of the `count` largest of `logits` `[vocabulary]`, the largest first.
+
+    They lie in the `count` blocks whose largest are the largest, which is quicker to find than to sort.
+    """
+    starts = np.arange(0, len(logits), _BLOCK)
+    largest = np.maximum.reduceat(logits, starts)
+    blocks = np.argsort(-largest, kind="stable")[:count]
+    within = np.concatenate([np.arange(start, min(start + _BLOCK, len(logits))) for start in starts[blocks]])
+    within.sort()  # so that the first of equals comes first, as with argmax
+    best = np.argsort(-logits[within], kind="stable")[:count]
+    indices: NDArray[np.intp] = within[best]
+    return indices

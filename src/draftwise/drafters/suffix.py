@@ -1,0 +1,129 @@
+"""Guess what most often followed the longest end of the text, in the text itself or in earlier outputs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from draftwise.control.base import Limit
+from draftwise.drafters.corpus import Corpus, Part
+from draftwise.drafters.draft_lengths import DRAFT_LENGTHS, DraftLengths, match_confidence
+from draftwise.drafters.suffix_automaton import SuffixAutomaton
+from draftwise.models.base import LanguageModel, Tap
+from draftwise.randomness import Randomness
+from draftwise.sampling import SamplingParams
+from draftwise.types import Draft, Step
+
+_LONGEST_MATCH = 64  # tokens of a text that are looked for in the corpus: longer matches say no more
+
+
+class Suffix:
+    """Follows the most frequent continuation through suffix automata; its drafts are deterministic.
+
+    Suffix decoding (Oliaro et al., 2411.04975) with automata for its trees. `corpus`: earlier outputs, None
+    for the text alone; `learn`: whether finished outputs are added to it. `draft_lengths`: as `DraftLengths`
+    takes them, with the OptionError it raises.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus | None = None,
+        *,
+        learn: bool = True,
+        draft_lengths: Sequence[tuple[int, int]] = DRAFT_LENGTHS,
+        name: str = "suffix",
+    ) -> None:
+        self.name = name
+        self.corpus = Corpus() if corpus is None else corpus
+        self.learn = learn and corpus is not None
+        self.draft_lengths = DraftLengths(draft_lengths)
+        self.default_num_draft_tokens = self.draft_lengths.most
+
+    def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "SuffixState":
+        return SuffixState(self, target.vocab_size, num_sequences)
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where the end of a row's text is in a part of the corpus."""
+
+    at: tuple[int, int] = SuffixAutomaton.root
+    num_read: int = 0
+
+
+@dataclass(slots=True)
+class _Row:
+    index: SuffixAutomaton = field(default_factory=SuffixAutomaton)
+    places: dict[Part, _Place] = field(default_factory=dict)
+    output: list[int] = field(default_factory=list)
+
+
+class SuffixState:
+    """For each row an index of its own text, and its place in each part of the corpus."""
+
+    taps: Sequence[Tap] = ()
+
+    def __init__(self, drafter: Suffix, vocab_size: int, num_sequences: int) -> None:
+        self._drafter = drafter
+        self._vocab_size = vocab_size
+        self._rows = [_Row() for _ in range(num_sequences)]
+
+    def confidence(self, row: int, context: Sequence[int]) -> float:
+        return next((confidence for _, confidence in self._guesses(row, context)), 0.0)
+
+    def propose(
+        self,
+        contexts: Sequence[Sequence[int]],
+        limits: Sequence[Limit],
+        sampling: Sequence[SamplingParams],
+        randomness: Sequence[Randomness],
+    ) -> list[Draft]:
+        return [
+            self._draft(row, context, limit) if limit.allows(0) else Draft()
+            for row, (context, limit) in enumerate(zip(contexts, limits, strict=True))
+        ]
+
+    def _draft(self, row: int, context: Sequence[int], limit: Limit) -> Draft:
+        guesses = enumerate(self._guesses(row, context))
+        allowed = takewhile(lambda guess: limit.allows(guess[0], guess[1][1]), guesses)
+        return Draft(tuple(token_id for _, (token_id, _) in allowed))
+
+    def _guesses(self, row: int, context: Sequence[int]) -> Iterator[tuple[int, float]]:
+        """The likeliest tokens to come, one after another, and how sure each is."""
+        index, place = self._read(self._rows[row], context)
+        for _ in range(self._drafter.draft_lengths.after(place[1])):
+            following = index.following(place)
+            while not following and place[1]:  # the text's own end: the shorter ends went on
+                place = index.shorten(place)
+                following = index.following(place)
+            count, _, token_id = max(following, default=(0, 0, -1))
+            if not 0 <= token_id < self._vocab_size:
+                return
+            yield token_id, match_confidence(place[1]) * count / sum(count for count, _, _ in following)
+            place = index.follow(place, token_id)
+
+    def _read(self, row: _Row, context: Sequence[int]) -> tuple[SuffixAutomaton, tuple[int, int]]:
+        """Read what is new; the index with the longest match, and its place. The row's own comes first."""
+        for token_id in context[len(row.index) :]:
+            row.index.append(token_id)
+        best = row.index, row.index.match
+        parts = self._drafter.corpus.parts
+        row.places = {part: row.places.get(part, _Place()) for part in parts}
+        for part, place in row.places.items():
+            if place.num_read < len(context) - _LONGEST_MATCH:
+                place.at, place.num_read = part.index.root, len(context) - _LONGEST_MATCH
+            for token_id in context[place.num_read :]:
+                place.at = part.index.follow(place.at, token_id)
+            place.num_read = len(context)
+            if place.at[1] > best[1][1]:
+                best = part.index, place.at
+        return best
+
+    def observe(self, step: Step) -> None:
+        if self._drafter.learn:
+            row = self._rows[step.row]
+            row.output += step.emitted
+            if step.finish_reason:
+                self._drafter.corpus.add(row.output)
+
+    def close(self) -> None:
+        self._rows.clear()
