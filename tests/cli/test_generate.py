@@ -133,7 +133,10 @@ def test_stop_strings_end_the_text(run: Run, llama: Path, expected: draftwise.Ge
     assert printed["text"] == expected.text[: expected.text.index(stop)]
 
 
-@pytest.mark.parametrize("drafter", ["none", "lookup", "draft-model", "text", "ngram"])
+DRAFTERS = ["none", "lookup", "draft-model", "text", "ngram", "suffix", "copy", "recycling", "self"]
+
+
+@pytest.mark.parametrize("drafter", [*DRAFTERS, "ngram-online", "exit", "skip"])
 def test_every_drafter_gives_the_targets_text(
     drafter: str, run: Run, llama: Path, other_llama: Path, tmp_path: Path, expected: draftwise.Generation
 ) -> None:
@@ -143,16 +146,46 @@ def test_every_drafter_gives_the_targets_text(
         written = run("ngram", text, "--target", llama, "--order", 4, "--out", counted)
         assert (written.code, written.err) == (0, "")
         assert "4-grams of 1 file" in written.out
-    options = {
+    asked_for: dict[str, list[object]] = {
         "draft-model": ["--draft-model", other_llama],
         "text": ["--ngram", text],
         "ngram": ["--ngram", counted, "--drafter", "ngram"],
-    }.get(drafter, ["--drafter", drafter])
-    printed = generate_json(run, llama, *options)
+        "exit": ["--exit-layer", 1],
+        "skip": ["--skip-layers", "0-0"],
+    }
+    printed = generate_json(run, llama, *asked_for.get(drafter, ["--drafter", drafter]))
     assert printed["token_ids"] == list(expected.token_ids)
     assert (printed["acceptance_rate"] is None) == (drafter == "none")
-    if "gram" in drafter:
+    if drafter in ("ngram", "text"):
         assert printed["acceptance_rate"] > 0.5
+
+
+def test_outputs_are_learnt_from_one_run_to_the_next(run: Run, llama: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.npz"
+    first = generate_json(run, llama, "--corpus", corpus)
+    second = generate_json(run, llama, "--corpus", corpus)
+    assert second["token_ids"] == first["token_ids"]
+    assert second["target_passes"] < first["target_passes"]
+    corpus.write_bytes(b"nothing")
+    refused = run("generate", PROMPT, "--target", llama, *TOKENS, "--corpus", corpus)
+    assert refused.code == 2
+    assert "not a whole corpus" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--skip-layers", "1-"], "skip_layers is '1-'; give numbers and ranges"),
+        (["--skip-layers", "one"], "give numbers and ranges"),
+        (["--skip-layers", "0-9"], "cannot be left out"),
+        (["--exit-layer", 9], "exit_layer is 9"),
+        (["--exit-layer", 1, "--skip-layers", "0"], "one of them"),
+    ],
+)
+def test_impossible_layers_are_refused(options: list[object], message: str, run: Run, llama: Path) -> None:
+    result = run("generate", PROMPT, "--target", llama, *TOKENS, *options)
+    assert result.code == 2
+    assert message in result.err
 
 
 def test_the_target_as_its_own_draft_model_is_accepted_throughout(run: Run, llama: Path) -> None:
@@ -171,6 +204,8 @@ def test_the_target_as_its_own_draft_model_is_accepted_throughout(run: Run, llam
             "--draft-model MODEL does not go with the drafter lookup",
         ),
         (["--ngram", "x", "--draft-model", "x"], "does not go with"),
+        (["--drafter", "lookup", "--corpus", "x"], "--corpus PATH does not go with the drafter lookup"),
+        (["--exit-layer", "1", "--corpus", "x"], "does not go with"),
     ],
 )
 def test_contradicting_drafters_are_refused(options: list[str], message: str, run: Run) -> None:

@@ -46,6 +46,14 @@ def test_a_copy_runs_on_into_itself(period: list[int]) -> None:
     assert propose(opened(), period * 12) == tuple((period * 12)[:11])
 
 
+def test_what_was_followed_by_anything_is_no_guess() -> None:
+    def varied(count: int) -> list[int]:
+        return [token_id for number in range(count) for token_id in (7, 100 + number)]
+
+    assert propose(opened(), [*varied(60), 7]) == (159,)  # each once: the latest
+    assert propose(opened(), [*varied(80), 7]) == ()
+
+
 def test_confidence_is_the_share_of_the_first_guess() -> None:
     state = opened()
     assert state.confidence(0, [1, 2, 3, 1, 2, 3, 1, 2, 4, 1, 2]) == pytest.approx(2 / 3 * 2 / 3)

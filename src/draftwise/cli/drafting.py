@@ -24,17 +24,46 @@ class DrafterName(StrEnum):
     DRAFT_MODEL = "draft-model"
     NGRAM = "ngram"
     HEADS = "heads"
+    SUFFIX = "suffix"
+    COPY = "copy"
+    NGRAM_ONLINE = "ngram-online"
+    RECYCLING = "recycling"
+    SELF = "self"
 
 
 _SOURCES = {DrafterName.DRAFT_MODEL: "MODEL", DrafterName.NGRAM: "PATH", DrafterName.HEADS: "HEADS"}
-_OPTIONS = {drafter: f"--{drafter} {source}" for drafter, source in _SOURCES.items()}
+_OPTIONS = {
+    **{drafter: f"--{drafter} {source}" for drafter, source in _SOURCES.items()},
+    DrafterName.SUFFIX: "--corpus PATH",
+    DrafterName.SELF: "--exit-layer or --skip-layers",
+}
+
+
+@dataclass(frozen=True)
+class DrafterOptions:
+    """What only some drafters take, and can do without."""
+
+    corpus: Path | None = None
+    exit_layer: int | None = None
+    skip_layers: str | None = None
 
 
 def chosen_drafter(
-    name: DrafterName | None, draft_model: str | None, ngram: Path | None, heads: str | None = None
+    name: DrafterName | None,
+    draft_model: str | None,
+    ngram: Path | None,
+    heads: str | None = None,
+    options: DrafterOptions = DrafterOptions(),
 ) -> DrafterName:
     """The drafter asked for or implied, else lookup; raises OptionError where options contradict."""
-    given = {DrafterName.DRAFT_MODEL: draft_model, DrafterName.NGRAM: ngram, DrafterName.HEADS: heads}
+    layers = options.skip_layers if options.exit_layer is None else options.exit_layer
+    given = {
+        DrafterName.DRAFT_MODEL: draft_model,
+        DrafterName.NGRAM: ngram,
+        DrafterName.HEADS: heads,
+        DrafterName.SUFFIX: options.corpus,
+        DrafterName.SELF: layers,
+    }
     implied = [drafter for drafter, value in given.items() if value is not None]
     chosen = name or next(iter(implied), DrafterName.LOOKUP)
     for drafter in implied:
@@ -42,7 +71,7 @@ def chosen_drafter(
             raise OptionError(
                 f"{_OPTIONS[drafter]} does not go with the drafter {chosen}; give one way to guess."
             )
-    if chosen in given and chosen not in implied:
+    if chosen in _SOURCES and chosen not in implied:
         raise OptionError(f"the drafter {chosen} needs {_OPTIONS[chosen]}.")
     return chosen
 
@@ -101,11 +130,15 @@ def make_drafter(
     ngram: Path | None,
     load_model: "Callable[[str], LanguageModel]",
     heads: str | None = None,
+    options: DrafterOptions = DrafterOptions(),
 ) -> "Drafter":
     """The drafter of that name for a target; raises what loading its model or file raises."""
     from draftwise.drafters.draft_model import DraftModel
+    from draftwise.drafters.input_copy import InputCopy
     from draftwise.drafters.none import NoDrafter
+    from draftwise.drafters.online_ngram import OnlineNgramModel
     from draftwise.drafters.prompt_lookup import PromptLookup
+    from draftwise.drafters.recycling import TokenRecycling
 
     match name:
         case DrafterName.DRAFT_MODEL:
@@ -120,6 +153,60 @@ def make_drafter(
             return PromptLookup()
         case DrafterName.NONE:
             return NoDrafter()
+        case DrafterName.SUFFIX:
+            return _suffix_drafter(options.corpus, target.tokenizer)
+        case DrafterName.COPY:
+            return InputCopy()
+        case DrafterName.NGRAM_ONLINE:
+            return OnlineNgramModel(target.vocab_size).drafter()
+        case DrafterName.RECYCLING:
+            return TokenRecycling()
+        case DrafterName.SELF:
+            return _self_drafter(target, options)
+
+
+def keep_corpus(drafter: "Drafter", options: DrafterOptions, tokenizer: "Tokenizer | None") -> None:
+    """Write what the suffix drafter has learnt where --corpus says."""
+    from draftwise.drafters.suffix import Suffix
+
+    if options.corpus is not None and isinstance(drafter, Suffix):
+        drafter.corpus.save(options.corpus, tokenizer)
+
+
+def _suffix_drafter(file: Path | None, tokenizer: "Tokenizer | None") -> "Drafter":
+    """With the corpus in a file, which need not be there yet; None: with the text alone."""
+    from draftwise.drafters.corpus import Corpus
+    from draftwise.drafters.suffix import Suffix
+
+    if file is None:
+        return Suffix()
+    return Suffix(Corpus.load(file, tokenizer) if file.exists() else Corpus())
+
+
+def _self_drafter(target: "LanguageModel", options: DrafterOptions) -> "Drafter":
+    """With the layers asked for, else without every second one of the middle half."""
+    from draftwise.drafters.self_speculation import SelfSpeculation
+    from draftwise.models.torch.engine import TorchModel
+
+    if not isinstance(target, TorchModel):
+        raise OptionError("the drafter self takes layers of the target, which needs --engine torch.")
+    skipped = _layer_numbers(options.skip_layers) if options.skip_layers is not None else []
+    if options.exit_layer is None and options.skip_layers is None:
+        skipped = list(range(target.num_layers // 4, 3 * target.num_layers // 4, 2)) or [0]
+    return SelfSpeculation(target, exit_layer=options.exit_layer, skip_layers=skipped)
+
+
+def _layer_numbers(text: str) -> list[int]:
+    """The numbers in "3,5,8-11"; raises OptionError where it is not so written."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        bounds = part.strip().split("-")
+        if len(bounds) > 2 or not all(bound.isdecimal() for bound in bounds):
+            raise OptionError(
+                f"skip_layers is {text!r}; give numbers and ranges with commas, as in 3,5,8-11."
+            )
+        numbers += range(int(bounds[0]), int(bounds[-1]) + 1)
+    return numbers
 
 
 def _ngram_drafter(file: Path, tokenizer: "Tokenizer | None") -> "Drafter":

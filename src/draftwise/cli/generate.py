@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from draftwise.cli import report
-from draftwise.cli.drafting import DrafterName, chosen_drafter, make_drafter
+from draftwise.cli.drafting import DrafterName, DrafterOptions, chosen_drafter, keep_corpus, make_drafter
 from draftwise.cli.options import DEFAULT_TARGET, EngineName, TargetOption, TrustRemoteCode
 from draftwise.cli.prompt import as_prompt, prompt_text
 
@@ -31,9 +31,7 @@ def generate(
     target: TargetOption = DEFAULT_TARGET,
     drafter: Annotated[
         DrafterName | None,
-        typer.Option(
-            help="How to guess; the default is what --draft-model, --ngram or --heads imply, else lookup."
-        ),
+        typer.Option(help="How to guess; the default is what the options below imply, else lookup."),
     ] = None,
     draft_model: Annotated[
         str | None, typer.Option(help="A smaller model that drafts.", metavar="MODEL")
@@ -48,6 +46,15 @@ def generate(
             "hidden states, for which --engine torch is taken.",
             metavar="HEADS",
         ),
+    ] = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Earlier outputs for the drafter suffix, which adds to them.")
+    ] = None,
+    exit_layer: Annotated[
+        int | None, typer.Option(help="The drafter self stops after this many of the target's layers.")
+    ] = None,
+    skip_layers: Annotated[
+        str | None, typer.Option(help="The drafter self leaves these out, as in 3,5,8-11.", metavar="LAYERS")
     ] = None,
     num_draft_tokens: Annotated[
         int | None, typer.Option(help="The most tokens guessed for one target pass.")
@@ -106,9 +113,10 @@ def generate(
     stop_strings = tuple(stop or ())
     StopConditions(max_new_tokens, stop_strings=stop_strings)
     find_rule(verification, lenience)
-    chosen = chosen_drafter(drafter, draft_model, ngram, heads)
-    if chosen is DrafterName.HEADS and engine is EngineName.AUTO:
-        engine = EngineName.TORCH  # which hands out the hidden states that heads read
+    options = DrafterOptions(corpus, exit_layer, skip_layers)
+    chosen = chosen_drafter(drafter, draft_model, ngram, heads, options)
+    if chosen in (DrafterName.HEADS, DrafterName.SELF) and engine is EngineName.AUTO:
+        engine = EngineName.TORCH  # which hands out hidden states and single layers
     text = prompt_text(prompt, file)
 
     def load_model(source: str) -> "LanguageModel":
@@ -123,7 +131,7 @@ def generate(
 
     model = load_model(target)
     prompt_ids = encode_prompt(model, as_prompt(text, chat, model))
-    guesser = make_drafter(chosen, model, draft_model, ngram, load_model, heads)
+    guesser = make_drafter(chosen, model, draft_model, ngram, load_model, heads, options)
 
     def steps(using: "Drafter", num_tokens: int = max_new_tokens) -> "Iterator[Step]":
         return stream(
@@ -144,6 +152,7 @@ def generate(
             Generation.of(steps(using, min(WARM_UP_TOKENS, max_new_tokens)), len(prompt_ids))
     show = iter if as_json else report.coloured if sys.stdout.isatty() else report.plain
     generation = Generation.of(show(steps(guesser)), len(prompt_ids))
+    keep_corpus(guesser, options, model.tokenizer)
     baseline = Generation.of(steps(NoDrafter()), len(prompt_ids)) if compare else None
     if as_json:
         printed = {**report.as_object(generation, baseline), "width_invariant": model.width_invariant}

@@ -24,6 +24,7 @@ class OnlineNgramModel:
 
     width_invariant = True
     max_length = 1 << 30
+    scores_trees = False
     eos_token_ids: frozenset[int] = frozenset()
     tokenizer: Tokenizer | None = None  # it knows no words, so it goes with any
 

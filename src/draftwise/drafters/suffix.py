@@ -91,11 +91,11 @@ class SuffixState:
         """The likeliest tokens to come, one after another, and how sure each is."""
         index, place = self._read(self._rows[row], context)
         for _ in range(self._drafter.draft_lengths.after(place[1])):
-            following = index.following(place)
-            while not following and place[1]:  # the text's own end: the shorter ends went on
-                place = index.shorten(place)
-                following = index.following(place)
-            count, _, token_id = max(following, default=(0, 0, -1))
+            while place[1] and not (following := index.following(place)):
+                place = index.shorten(place)  # a text's own end: the shorter ends of it went on
+            if not place[1]:
+                return
+            count, _, token_id = max(following)
             if not 0 <= token_id < self._vocab_size:
                 return
             yield token_id, match_confidence(place[1]) * count / sum(count for count, _, _ in following)

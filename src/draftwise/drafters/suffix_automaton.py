@@ -7,6 +7,7 @@ _ROOT = 0
 # How many suffixes of the text learn at each token that they have occurred again: in running text nearly all.
 # Where one token is repeated there are as many as tokens, and the bound keeps an append cheap.
 _REFRESHED = 16
+_MOST_BRANCHES = 64
 
 
 class SuffixAutomaton:
@@ -78,11 +79,15 @@ class SuffixAutomaton:
         return ahead, length + 1
 
     def following(self, place: tuple[int, int]) -> list[tuple[int, int, int]]:
-        """What followed the text of a place: (how often, latest end of it, token), in no order."""
+        """What followed the text of a place: (how often, latest end of it, token), in no order.
+
+        Nothing where so much did that none of it is a guess worth its time.
+        """
         state, _ = self._settled(place)
-        if self._token[state] == _NONE:
+        branches = self._branches.get(state, {})
+        if self._token[state] == _NONE or len(branches) > _MOST_BRANCHES:
             return []
-        ahead = {self._token[state]: self._next[state], **self._branches.get(state, {})}
+        ahead = {self._token[state]: self._next[state], **branches}
         return [(self._count[next_], self._end[next_], token_id) for token_id, next_ in ahead.items()]
 
     def shorten(self, place: tuple[int, int]) -> tuple[int, int]:
