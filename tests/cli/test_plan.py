@@ -9,6 +9,7 @@ import pytest
 from draftwise.planning import timing
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import assert_one_sentence
+from tests.cli.test_heads import save_heads
 
 QUICK = ["--max-new-tokens", 24, "--max-draft-tokens", 4, "--engine", "torch", "--threads", 1, "--raw"]
 
@@ -106,6 +107,15 @@ def test_sampled_text_in_two_precisions(run: Run, llama: Path, prompts: Path) ->
     plans = json.loads(result.out)["plans"]
     assert ["float32" in plan["runs_on"] for plan in plans] == [True, False]
     assert plans[0]["temperature"] == 0.8
+
+
+def test_heads_are_replayed_on_the_hidden_states(
+    run: Run, llama: Path, prompts: Path, tmp_path: Path
+) -> None:
+    drafters = f"heads={save_heads(tmp_path / 'heads')}"
+    plan = plan_json(run, "--target", llama, "--drafters", drafters, "--prompts", prompts, "--check")
+    for one in plan["check"]["choices"]:
+        assert one["predicted_tokens_per_pass"] == pytest.approx(one["tokens_per_pass"])
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,14 @@ from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.errors import UnsupportedError
 from draftwise.models.base import Tap
+from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
 from draftwise.planning.acceptance import Acceptance, measure_acceptance
 from draftwise.planning.measure import Text, traces, write_text
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams, adjusted_probs
 from draftwise.theory import expected_tokens
-from draftwise.types import Draft
+from draftwise.types import Draft, Step
 from tests.fakes import GuessingDrafter, SamplingDrafter
 
 GREEDY, WARM, HOT = SamplingParams(), SamplingParams(0.7), SamplingParams(1.3, top_k=4)
@@ -155,15 +156,47 @@ class TreeDrafter(GuessingDrafter):
         return Draft((1, 2), parents=(-1, -1))
 
 
-class TappingDrafter(GuessingDrafter):
-    """Wants the hidden states of a layer."""
+class ListeningDrafter(GuessingDrafter):
+    """Guesses what it has last seen emitted; it draws from that where it is told to."""
 
     taps = (Tap((0,)),)
+    samples = False
+    heard = 0
+
+    def observe(self, step: Step) -> None:
+        assert step.num_fed == (3 if self.heard == 0 else 1)
+        (self.heard,) = step.emitted
+
+    def draft(
+        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
+    ) -> Draft:
+        assert self.heard in (0, context[-1])
+        return Draft((self.heard,), [np.eye(6)[self.heard]] if self.samples else None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"), [(TreeDrafter, "drafts trees"), (TappingDrafter, "hidden states")]
-)
-def test_what_only_a_run_shows_is_refused(kind: type[GuessingDrafter], words: str) -> None:
-    with pytest.raises(UnsupportedError, match=words):
-        traces(TARGET, kind(lambda context: [1]), text(), [GREEDY])
+class Hearable(TabularModel):
+    """A table that lets hidden states be asked for."""
+
+    def open(
+        self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
+    ) -> ContextState:
+        return super().open(num_sequences, max_length)
+
+
+def test_a_drafter_that_listens_hears_the_plain_steps() -> None:
+    model = Hearable(TARGET.table)
+    drafter = ListeningDrafter(lambda context: [])
+    (trace,) = traces(model, drafter, text(), [GREEDY])
+    written = text().output_ids
+    guesses = (0, *written[:-1])
+    assert list(trace.survival[:, 1]) == [
+        guess == token for guess, token in zip(guesses, written, strict=True)
+    ]
+    drafter.heard, drafter.samples = 0, True
+    with pytest.raises(UnsupportedError, match="samples from the target's hidden states"):
+        traces(model, drafter, text(), [GREEDY])
+
+
+def test_trees_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="drafts trees"):
+        traces(TARGET, TreeDrafter(lambda context: [1]), text(), [GREEDY])

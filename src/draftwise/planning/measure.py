@@ -6,8 +6,8 @@ guess is kept if and only if it is what the target wrote. So the steps that woul
 Markov chain over its positions, known for any number of draft tokens from one pass over the text.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import repeat, takewhile
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from draftwise.control.base import UpTo
 from draftwise.decoding import Prompt as AnyPrompt
 from draftwise.decoding import encode_prompt, generate
-from draftwise.drafters.base import Drafter
+from draftwise.drafters.base import Drafter, DraftState
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.errors import UnsupportedError
@@ -25,7 +25,7 @@ from draftwise.models.base import LanguageModel
 from draftwise.randomness import Streams
 from draftwise.sampling import SamplingParams, adjusted_probs, point_mass
 from draftwise.theory import acceptance_rate
-from draftwise.types import Draft, Logits, Probs, Step
+from draftwise.types import Draft, Logits, Probs, Seconds, Step
 
 MAX_DRAFT_TOKENS = 16
 CHUNK = 32  # positions of a text that are scored at once: bounds the memory of their logits
@@ -104,7 +104,7 @@ def traces(
     as a draft model does. The chance that several tokens are accepted in a row is exact under the sampling
     that the text was written with; under another it is the product of their Σ min(p, q). Raises
     TokenizerMismatchError where the drafter cannot draft for the target, and UnsupportedError for one that
-    reads the target's hidden states or drafts trees: only a run shows what those do.
+    drafts trees, or samples from the target's hidden states: only a run shows what those do.
     """
     guesses = _guesses(target, drafter, text, samplings, max_draft_tokens)
     rates = np.full((len(samplings), len(text)), np.nan)
@@ -166,16 +166,39 @@ def _guesses(
         if isinstance(drafter, DraftModel):
             yield from _model_guesses(target, drafter.model, text, samplings, max_draft_tokens)
             return
-        if state.taps:
-            raise UnsupportedError(_only_a_run_shows(drafter.name, "reads the target's hidden states"))
         context = list(text.prompt_ids)
         drafting = Streams.seeded(0).drafting
-        for token_id in text.output_ids:
-            draft = state.propose([context], [UpTo(max_draft_tokens)], [text.sampling], [drafting])[0]
-            if draft.parents is not None:
-                raise UnsupportedError(_only_a_run_shows(drafter.name, "drafts trees"))
-            yield _proposed(draft, samplings, max_draft_tokens)
-            context.append(token_id)
+        with _listening(target, state, text) as hear:
+            for token_id in text.output_ids:
+                draft = state.propose([context], [UpTo(max_draft_tokens)], [text.sampling], [drafting])[0]
+                if draft.parents is not None:
+                    raise UnsupportedError(_only_a_run_shows(drafter.name, "drafts trees"))
+                if state.taps and draft.probs is not None:
+                    raise UnsupportedError(
+                        _only_a_run_shows(drafter.name, "samples from the target's hidden states")
+                    )
+                yield _proposed(draft, samplings, max_draft_tokens)
+                hear(context, token_id)
+                context.append(token_id)
+
+
+@contextmanager
+def _listening(
+    target: LanguageModel, state: DraftState, text: Text
+) -> Iterator[Callable[[Sequence[int], int], None]]:
+    """What has a drafter observe the plain steps that write a text, if it reads hidden states of them."""
+    if not state.taps:
+        yield lambda context, token_id: None
+        return
+    length = len(text.prompt_ids) + len(text)
+    with closing(target.open(1, length, taps=state.taps)) as cache:
+
+        def hear(context: Sequence[int], token_id: int) -> None:
+            feed = context[cache.lengths[0] :]
+            cache.forward([feed], [1])
+            state.observe(Step(0, (), 0, (token_id,), ("",), len(feed), Seconds()))
+
+        yield hear
 
 
 def _only_a_run_shows(name: str, reason: str) -> str:

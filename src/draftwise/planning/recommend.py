@@ -110,6 +110,10 @@ def make_plan(
     `budget`, `remeasure` and `clock`: as of `profile_for`.
     """
     with shown(progress) as report:
+        found = {  # what cannot be predicted is refused here, before anything is timed
+            name: _traced(target, drafter, texts, max_draft_tokens, _stage(report, f"replaying {name}"))
+            for name, drafter in drafters.items()
+        }
         profile = profile_for(
             target,
             list(drafters.values()),
@@ -131,11 +135,10 @@ def make_plan(
                     progress=report,
                     sampling=texts[0].sampling,
                 )
-            found = _traced(target, drafter, texts, max_draft_tokens, _stage(report, f"replaying {name}"))
-            choices = _choices(
-                name, found, Costs(profile.verify, curves, other), range(1, max_draft_tokens + 1)
-            )
-            candidates.append(Candidate(name, Acceptance.of(found), _memory_cost(drafter, target), choices))
+            costs = Costs(profile.verify, curves, other)
+            choices = _choices(name, found[name], costs, range(1, max_draft_tokens + 1))
+            acceptance = Acceptance.of(found[name])
+            candidates.append(Candidate(name, acceptance, _memory_cost(drafter, target), choices))
     nothing = [trace for text in texts for trace in traces(target, NoDrafter(), text, [text.sampling], 1)]
     (plain,) = _choices(PLAIN, nothing, Costs(profile.verify, None, other), range(1))
     return Plan(target.name, profile.conditions.runs_on, profile, texts, plain, candidates)

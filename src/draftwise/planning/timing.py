@@ -97,45 +97,77 @@ def step_times(
     progress: Progress,
     sampling: SamplingParams | None = None,
 ) -> dict[tuple[int, int], list[Seconds]]:
-    """The seconds of steps that draft up to n tokens, by context length and n, for each round."""
-    name = f"timing {target.name}" if isinstance(drafter, _Anything) else f"timing {drafter.name}"
-    room = max(lengths) + 1
+    """The seconds of steps that draft up to n tokens, by context length and n, for each round.
+
+    A drafter goes on with what the target answers, so that its drafts are accepted as they will be; the
+    contexts grow by that.
+    """
+    rewinds = isinstance(drafter, _Anything)
+    name = f"timing {target.name if rewinds else drafter.name}"
+    most = max(lengths) + 2 if rewinds else (MAX_ROUNDS + 1) * sum(length + 1 for length in lengths)
+    room = min(most, target.max_length // 2)
     contexts = sorted({max(2, min(context, target.max_length - room)) for context in CONTEXTS})
     sampling = sampling or SamplingParams()
     runs: dict[tuple[int, int], Callable[[], Seconds]] = {}
     with ExitStack() as opened:
         for context in contexts:
             progress(name, 0.0)
-            loop = opened.enter_context(closing(_Loop(target, drafter, context, room, sampling)))
+            loop = opened.enter_context(closing(_Loop(target, drafter, context, room, sampling, rewinds)))
             runs |= {(context, length): partial(loop.run, length) for length in lengths}
         return interleaved(runs, budget, clock, partial(progress, name))
 
 
 class _Loop:
-    """One row that has read a context, of which any step can be run again and again."""
+    """One row that has read a context, and decodes from there, step by step; at its end it begins anew.
+
+    `rewinds`: every step is the one after the context, which suits a drafter that remembers nothing.
+    """
 
     def __init__(
-        self, target: LanguageModel, drafter: Drafter, context: int, room: int, sampling: SamplingParams
+        self,
+        target: LanguageModel,
+        drafter: Drafter,
+        context: int,
+        room: int,
+        sampling: SamplingParams,
+        rewinds: bool,
     ) -> None:
         # Tokens from all over the vocabulary: the time of a pass does not depend on which.
         vocab_size = min(target.vocab_size, 20000)
         self._prompt = [7919 * (position + 1) % vocab_size for position in range(context)]
-        self._tokenizer = target.tokenizer
+        self._target = target
+        self._drafter = drafter
+        self._room = room
         self._sampling = sampling
-        self._drafting = drafter.open(target, 1, context + room)
-        self._cache = target.open(1, context + room, taps=self._drafting.taps)
-        self._cache.forward([self._prompt[:-1]], [1])
+        self._rewinds = rewinds
+        self._opened = ExitStack()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._opened.close()
+        length = len(self._prompt) + self._room
+        self._drafting = self._opened.enter_context(closing(self._drafter.open(self._target, 1, length)))
+        cache = self._target.open(1, length, taps=self._drafting.taps)
+        self._cache = self._opened.enter_context(closing(cache))
+        self._rewind()
+        step(self._cache, self._drafting, Fixed(0), [self._row])
+
+    def _rewind(self) -> None:
+        stop = StopConditions(self._room)
+        tokenizer = self._target.tokenizer
+        self._row = Row(self._prompt, stop, self._sampling, Streams.seeded(0), tokenizer)
+        self._cache.keep(0, min(self._cache.lengths[0], len(self._prompt) - 1))
 
     def run(self, num_draft_tokens: int) -> Seconds:
-        """One step after the context."""
-        stop = StopConditions(max_new_tokens=num_draft_tokens + 2)
-        row = Row(self._prompt, stop, self._sampling, Streams.seeded(0), self._tokenizer)
-        self._cache.keep(0, len(self._prompt) - 1)
-        return step(self._cache, self._drafting, Fixed(num_draft_tokens), [row])[0].seconds
+        """A step that drafts up to so many tokens."""
+        if self._rewinds:
+            self._rewind()
+        elif self._row.room < num_draft_tokens:
+            self._begin()
+        return step(self._cache, self._drafting, Fixed(num_draft_tokens), [self._row])[0].seconds
 
     def close(self) -> None:
-        self._drafting.close()
-        self._cache.close()
+        self._opened.close()
 
 
 class _Anything:
