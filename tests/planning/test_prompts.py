@@ -21,13 +21,18 @@ def test_formats(tmp_path: Path) -> None:
         {"task_id": "HumanEval/0", "prompt": "def f():", "entry_point": "f"},
         {"question": "How many?", "answer": "18"},
         {"source": "chat", "kind": "x", "prompt": "Build."},
+        {"prompt": "def g():", "declaration": "def g():\n", "buggy_solution": "    return 1\n"},
+        {"name": "h", "buggy_program": "def h(): pass", "solution": "def h(): return 1"},
         "just text",
     )
+    mend = "Fix the bug in this function. Answer with the whole corrected function only.\n\n"
     assert read_prompts(file) == [
         Prompt("writing", "Compose."),
         Prompt("prompts", "def f():"),
         Prompt("prompts", "How many?"),
         Prompt("chat", "Build."),
+        Prompt("prompts", f"{mend}```python\ndef g():\n    return 1\n```"),
+        Prompt("prompts", f"{mend}```python\ndef h(): pass```"),
         Prompt("prompts", "just text"),
     ]
 

@@ -11,6 +11,7 @@ from draftwise.errors import PromptError
 
 # Spec-Bench has turns, HumanEval and most others a prompt, GSM8K a question.
 _TEXT_FIELDS = ("turns", "prompt", "question", "text")
+_MEND = "Fix the bug in this function. Answer with the whole corrected function only."
 _TASK_FIELDS = ("category", "task", "family", "source")
 
 
@@ -27,7 +28,8 @@ def read_prompts(file: Path) -> list[Prompt]:
 
     A line has its text under `turns` (the first is taken, as in Spec-Bench), `prompt` (HumanEval), `question`
     or `text`, and may name its task under `category`, `task`, `family` or `source`; without one, the task is
-    the name of the file. Raises PromptError, which names file and line.
+    the name of the file. A line with a faulty program (HumanEvalPack, QuixBugs) asks to mend it. Raises
+    PromptError, which names file and line.
     """
     try:
         content = file.read_text(encoding="utf-8")
@@ -56,7 +58,7 @@ def _prompt(line: str, file: Path, number: int) -> Prompt:
         fields = json.loads(line)
     except ValueError:
         raise PromptError(f"line {number} of {file} is not JSON; give one object a line.") from None
-    text = _first(fields, _TEXT_FIELDS) if isinstance(fields, dict) else fields
+    text = (_to_mend(fields) or _first(fields, _TEXT_FIELDS)) if isinstance(fields, dict) else fields
     if isinstance(text, Sequence) and not isinstance(text, str) and text:
         text = text[0]
     if not isinstance(text, str) or not text:
@@ -65,6 +67,16 @@ def _prompt(line: str, file: Path, number: int) -> Prompt:
         )
     task = _first(fields, _TASK_FIELDS) if isinstance(fields, dict) else None
     return Prompt(str(task or file.stem), text)
+
+
+def _to_mend(fields: dict[str, Any]) -> str | None:
+    """The request to mend the program of a row that has a faulty one."""
+    program = (
+        f"{fields.get('declaration', '')}{fields['buggy_solution']}"
+        if "buggy_solution" in fields
+        else fields.get("buggy_program")
+    )
+    return f"{_MEND}\n\n```python\n{program}```" if program else None
 
 
 def _first(fields: dict[str, Any], names: Sequence[str]) -> Any:
