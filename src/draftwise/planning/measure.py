@@ -223,7 +223,7 @@ def _model_guesses(
 ) -> Iterator[_Guess]:
     """A draft model's own distributions, in a few wide passes; none where the text has outgrown it."""
     readable = max(0, min(len(text), model.max_length + 1 - len(text.prompt_ids)))
-    for logits in _scored(model, text, readable, width_invariant=False):
+    for logits in scored(model, text, readable, width_invariant=False):
         known = logits[: target.vocab_size]
         yield _Guess(max_draft_tokens, [adjusted_probs(known, sampling) for sampling in samplings])
     yield from repeat(_Guess(0), len(text) - readable)
@@ -237,13 +237,11 @@ def _target_probs(
         for token_id in text.output_ids:  # greedy text says itself where the mass is
             yield [point_mass(token_id, token_id + 1, np.float64)] * len(samplings)
         return
-    for logits in _scored(target, text, len(text)):
+    for logits in scored(target, text, len(text)):
         yield [adjusted_probs(logits, sampling) for sampling in samplings]
 
 
-def _scored(
-    model: LanguageModel, text: Text, count: int, *, width_invariant: bool = True
-) -> Iterator[Logits]:
+def scored(model: LanguageModel, text: Text, count: int, *, width_invariant: bool = True) -> Iterator[Logits]:
     """The logits `[vocabulary]` from which each of the first `count` output tokens would be drawn."""
     # A draft model may know fewer tokens than the target writes; see DraftModelState.
     fed = [min(token_id, model.vocab_size - 1) for token_id in (*text.prompt_ids, *text.output_ids)]
