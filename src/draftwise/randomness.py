@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from draftwise.checks import whole_number
 from draftwise.errors import OptionError
 from draftwise.types import Probs
 
@@ -115,6 +116,6 @@ class CoupledStreams:
 
 
 def _seed_sequence(seed: int | None) -> np.random.SeedSequence:
-    if seed is not None and seed < 0:
+    if seed is not None and whole_number("seed", seed) < 0:
         raise OptionError(f"seed is {seed}; give 0 or more.")
     return np.random.SeedSequence(seed)

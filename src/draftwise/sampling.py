@@ -8,6 +8,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import DTypeLike
 
+from draftwise.checks import number, whole_number
 from draftwise.errors import ModelError, OptionError
 from draftwise.types import Logits, Probs
 
@@ -26,11 +27,13 @@ class SamplingParams:
     min_p: float = 0.0  # keep the tokens at least min_p times as likely as the most likely one
 
     def __post_init__(self) -> None:
+        for name in ("temperature", "top_p", "min_p"):
+            number(name, getattr(self, name))
         if not 0 <= self.temperature < inf:
             raise OptionError(
                 f"temperature is {self.temperature}; give 0 (greedy) or a positive finite number."
             )
-        if self.top_k is not None and self.top_k < 1:
+        if self.top_k is not None and whole_number("top_k", self.top_k) < 1:
             raise OptionError(f"top_k is {self.top_k}; give 1 or more, or leave it out to keep every token.")
         if not 0 < self.top_p <= 1:
             raise OptionError(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 
+from draftwise.checks import whole_number
 from draftwise.errors import OptionError
 from draftwise.randomness import CoupledStreams, Streams
 from draftwise.sampling import SamplingParams
@@ -23,8 +24,10 @@ class StopConditions:
     stop_strings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.max_new_tokens < 1:
+        if whole_number("max_new_tokens", self.max_new_tokens) < 1:
             raise OptionError(f"max_new_tokens is {self.max_new_tokens}; give at least 1.")
+        if odd := [string for string in self.stop_strings if not isinstance(string, str)]:
+            raise OptionError(f"a stop string is {odd[0]!r}; give text, or stop_token_ids for tokens.")
         if not all(self.stop_strings):
             raise OptionError("a stop string is empty; leave it out or give it at least one character.")
 

@@ -1,5 +1,6 @@
 """The command line: one file for each subcommand. Backends are imported when a command runs."""
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -28,21 +29,43 @@ for command in (generate, plan, bench, convert, ngram):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (the process's own for None) and return its exit code: 2 after bad input."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("draftwise").setLevel(logging.INFO)
     os.environ.setdefault("TQDM_DISABLE", "1")  # what this command does, it shows itself
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
         _never_fail_to_encode(stream)
     try:
-        return app(args=argv, prog_name="draftwise", standalone_mode=False) or 0
+        code = app(args=argv, prog_name="draftwise", standalone_mode=False) or 0
+        sys.stdout.flush()
+        return code
     except (DraftwiseError, typer.TyperException) as error:
         print(f"error: {_sentence(error)}", file=sys.stderr)
         return BAD_INPUT
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return 1  # whoever was reading has read enough
+    except OSError as error:
+        _discard_output()
+        print(f"error: the output cannot be written ({error.strerror}).", file=sys.stderr)
+        return BAD_INPUT
 
 
 def _sentence(error: DraftwiseError | typer.TyperException) -> str:
     message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
     return " ".join(message.split()).removesuffix(".") + "."
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w")  # noqa: SIM115 - open for as long as the process lives
+
+
+def _discard_output() -> None:
+    """What is still in the buffer of standard output would fail once more when the process ends."""
+    sys.stdout = _nowhere()
 
 
 def _never_fail_to_encode(stream: TextIO) -> None:

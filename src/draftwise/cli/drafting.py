@@ -215,6 +215,6 @@ def _ngram_drafter(file: Path, tokenizer: "Tokenizer | None") -> "Drafter":
 
     from draftwise.drafters.ngram import NgramModel
 
-    if tokenizer is None or is_zipfile(file):
+    if tokenizer is None or is_zipfile(file) or file.suffix == ".npz":
         return NgramModel.load(file, tokenizer).drafter()
     return NgramModel.from_text_files([file], tokenizer, NGRAM_ORDER).drafter()

@@ -11,14 +11,16 @@ if TYPE_CHECKING:
 
 
 def prompt_text(argument: str | None, file: Path | None) -> str:
-    """The argument, the file's text, or both with a blank line between; with neither, standard input.
+    """The argument, the file's text, or both with a blank line between; with neither, or "-", standard input.
 
     Raises PromptError for what cannot be read or is not UTF-8, OptionError where there is no prompt at all.
     """
+    if argument == "-" and file is None:
+        argument = None
     parts = [*([] if argument is None else [argument]), *([read_text(file)] if file else [])]
     if parts:
         return "\n\n".join(parts)
-    if sys.stdin.isatty():
+    if sys.stdin is None or sys.stdin.isatty():
         raise OptionError("no prompt was given; give it as an argument, with --file, or on standard input.")
     return _decoded(sys.stdin.buffer.read(), "standard input")
 

@@ -38,8 +38,8 @@ def summary(generation: "Generation") -> str:
     rate, speed = generation.acceptance_rate, generation.decode_tokens_per_second
     return " · ".join(
         [
-            f"{len(generation.token_ids)} tokens",
-            f"{generation.target_passes} target passes",
+            _counted(len(generation.token_ids), "token"),
+            _counted(generation.target_passes, "target pass", "target passes"),
             f"{generation.mean_acceptance_length:.2f} tokens a pass",
             "nothing drafted" if rate is None else f"acceptance rate {rate:.2f}",
             "too short to time" if speed is None else f"{speed:.1f} tokens a second",
@@ -76,6 +76,10 @@ def comparison(
     parted = f"the tokens differ from number {next(i for i, (a, b) in pairs if a != b)} on"
     reason = "" if width_invariant else " (passes of different widths round differently here)"
     return f"{speed} · {parted}{reason}"
+
+
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def speedup(speculative: "Generation", baseline: "Generation") -> float | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence as Rows
 
+from draftwise.checks import whole_number
 from draftwise.control.base import UpTo
 from draftwise.errors import OptionError
 from draftwise.sequence import Sequence
@@ -12,7 +13,7 @@ class Fixed:
     """Always allow `num_draft_tokens` tokens; 0 is plain decoding."""
 
     def __init__(self, num_draft_tokens: int) -> None:
-        if num_draft_tokens < 0:
+        if whole_number("num_draft_tokens", num_draft_tokens) < 0:
             raise OptionError(f"num_draft_tokens is {num_draft_tokens}; give 0 (no drafting) or more.")
         self.num_draft_tokens = num_draft_tokens
 

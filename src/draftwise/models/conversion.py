@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import re
 from functools import partial
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from draftwise.models.onnx.convert import Manifest
 
 RECIPE = 1  # raised whenever a conversion of the same source comes out differently
+_log = logging.getLogger("draftwise")
 _NEEDED = ("onnx_ir", "onnxruntime_genai", "torch", "transformers")
 
 
@@ -26,7 +28,12 @@ def converted(source: Source, precision: str, progress: Progress) -> Path:
     """The folder of a converted source, made and cached when first asked for; see `convert_source`."""
     if source.kind is Kind.CONVERTED:
         return source.path
-    build = partial(convert_source, source, precision=precision, progress=progress)
+
+    def build(out: Path) -> None:
+        _log.info("converting %s for the onnx engine, which happens once", source.name)
+        manifest = convert_source(source, out, precision=precision, progress=progress)
+        _log.info("%s: %s, %+.3f nats a token on a fixed text", source.name, manifest.layout, manifest.loss)
+
     return built_once(_key(source, precision), build)
 
 

@@ -18,6 +18,7 @@ from draftwise.tokenizer import Tokenizer
 
 ENGINES = ("auto", "onnx", "torch")
 PRECISIONS = {"int8": "int8", "float32": "fp32"}  # of the onnx engine, by dtype
+DTYPES = (*PRECISIONS, "bfloat16", "float16", "float64")
 
 _log = logging.getLogger("draftwise")
 
@@ -47,6 +48,8 @@ def load(
     """
     if engine not in ENGINES:
         raise OptionError(f'engine "{engine}" is not one of {", ".join(ENGINES)}.')
+    if dtype is not None and dtype not in DTYPES:
+        raise OptionError(f'dtype "{dtype}" is not one of {", ".join(DTYPES)}.')
     with shown(progress) as report:
         found = find(source, trust_remote_code=trust_remote_code, progress=report)
         chosen = _choose_engine(found, dtype, device) if engine == "auto" else engine

@@ -59,6 +59,8 @@ def find(source: str | Path, *, trust_remote_code: bool, progress: Progress) -> 
     Weights are read from safetensors and GGUF alone: a pickle can run any code.
     """
     name = str(source)
+    if not name.strip():
+        raise ModelError(f"the model has no name; give {_CAN_BE_GIVEN}.")
     bundled = BUNDLED.get(name.lower())
     path = (bundled and _in_package(bundled)) or Path(source).expanduser()
     if path.is_file():
