@@ -60,7 +60,7 @@ def _sentence(error: DraftwiseError | typer.TyperException) -> str:
 
 
 def _nowhere() -> TextIO:
-    return open(os.devnull, "w")  # noqa: SIM115 - open for as long as the process lives
+    return open(os.devnull, "w")
 
 
 def _discard_output() -> None:
