@@ -37,6 +37,9 @@ class Decisions:
         assert probs.sum() == pytest.approx(1, abs=1e-6)
         return self._decide(probs.tolist())
 
+    def ahead(self, offset: int) -> "Decisions":
+        return self
+
     def _decide(self, probabilities: list[float]) -> int:
         if len(self._taken) < len(self._script):
             outcome = self._script[len(self._taken)]

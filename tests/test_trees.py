@@ -210,6 +210,25 @@ def test_coupled_output_is_that_of_plain_decoding(drafter: Drafter) -> None:
     assert coupled(drafter) == coupled(None)
 
 
+def test_trees_share_the_noise_of_coupled_verification() -> None:
+    """The first sibling is the winner of the race, the second the one that came in next."""
+
+    def rate(model: TabularModel, verification: str) -> float | None:
+        drafter = TreeDraftModel(model, StaticTree.branching(2, 1), sampled=True)
+        return generate(
+            TARGET,
+            PROMPT,
+            drafter=drafter,
+            sampling=SAMPLED,
+            max_new_tokens=300,
+            verification=verification,
+            seed=1,
+        ).acceptance_rate
+
+    assert rate(TARGET, "coupled") == 1
+    assert (rate(OTHER, "coupled") or 0) > (rate(OTHER, "matching") or 0) + 0.1
+
+
 def test_an_engine_without_trees_refuses_before_the_first_token() -> None:
     class Chains(TabularModel):
         scores_trees = False
@@ -224,7 +243,7 @@ def test_a_second_sibling_makes_drafts_longer() -> None:
     tree = TreeDraftModel(OTHER, StaticTree.branching(2, 2), sampled=True)
     one, two = (
         generate(
-            TARGET, PROMPT, drafter=drafter, sampling=SAMPLED, max_new_tokens=2000, seed=0
+            TARGET, PROMPT, drafter=drafter, sampling=SAMPLED, max_new_tokens=600, seed=0
         ).mean_acceptance_length
         for drafter in (chain, tree)
     )

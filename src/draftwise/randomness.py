@@ -22,6 +22,10 @@ class Randomness(Protocol):
         """Draw an index of `probs` `[vocabulary]`, which sums to one up to rounding."""
         ...
 
+    def ahead(self, offset: int) -> "Randomness":
+        """Decisions for the position `offset` further on, where noise is a function of the position."""
+        ...
+
 
 class RandomStream:
     """Decisions from one seeded generator; uniforms are in (0, 1], so a zero probability never wins."""
@@ -37,6 +41,9 @@ class RandomStream:
 
     def sample(self, probs: Probs) -> int:
         return inverse_cdf(probs, self._uniform())
+
+    def ahead(self, offset: int) -> "RandomStream":
+        return self
 
 
 def inverse_cdf(probs: Probs, uniform: float) -> int:
@@ -96,6 +103,9 @@ class PositionalNoise:
         with np.errstate(divide="ignore", invalid="ignore"):
             # What has probability zero must not win, nor yield NaN: its share is zero whatever its noise.
             return int(np.nanargmax(probs / noise))
+
+    def ahead(self, offset: int) -> "PositionalNoise":
+        return PositionalNoise(self._key, self._position + offset)
 
 
 class CoupledStreams:

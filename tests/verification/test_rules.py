@@ -131,6 +131,9 @@ class Acceptance(Randomness):
     def sample(self, probs: Probs) -> int:
         raise AssertionError("acceptance is asked for a token")
 
+    def ahead(self, offset: int) -> Randomness:
+        return self
+
 
 class Recovery(Randomness):
     """Takes the most likely token."""
@@ -140,6 +143,9 @@ class Recovery(Randomness):
 
     def sample(self, probs: Probs) -> int:
         return int(probs.argmax())
+
+    def ahead(self, offset: int) -> Randomness:
+        return self
 
 
 UNIFORM = np.full(4, 0.25)

@@ -98,6 +98,7 @@ class StaticTree:
     def grow(self, tree: Tree, limit: Limit) -> Growth:
         children = Draft((0,) * len(self.parents), None, self.parents).children()
         level = [(ROOT, ROOT)]  # nodes of the shape, and of the tree
+        depth = 0
         while (level := [pair for pair in level if children[pair[0] + 1]]) and limit.allows(len(tree)):
             aheads = yield [node for _, node in level]
             below: list[tuple[int, int]] = []
@@ -107,11 +108,15 @@ class StaticTree:
                         break
                     if not limit.allows(len(tree), float(ahead.max())):
                         return tree.draft()
-                    token_id = tree.randomness.sample(ahead) if tree.randomness else int(ahead.argmax())
-                    drawn_from = ahead if tree.randomness else None
-                    below.append((child, tree.add(node, token_id, drawn_from)))
+                    if tree.randomness:
+                        token_id = tree.randomness.ahead(depth).sample(ahead)
+                        below.append((child, tree.add(node, token_id, ahead)))
+                    else:
+                        token_id = int(ahead.argmax())
+                        below.append((child, tree.add(node, token_id)))
                     ahead = _without(token_id, ahead)
             level = below
+            depth += 1
         return tree.draft()
 
 
