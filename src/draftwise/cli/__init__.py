@@ -12,6 +12,7 @@ from draftwise.cli.bench import bench
 from draftwise.cli.convert import convert
 from draftwise.cli.generate import generate
 from draftwise.cli.ngram import ngram
+from draftwise.cli.paper import paper
 from draftwise.cli.plan import plan
 from draftwise.errors import DraftwiseError
 
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (generate, plan, bench, convert, ngram):
+for command in (generate, plan, bench, paper, convert, ngram):
     app.command()(command)
 
 

@@ -1,0 +1,111 @@
+"""`draftwise paper`: each table and figure of 2211.17192, and the experiments on models at hand."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from draftwise.cli.options import DEFAULT_TARGET, EngineName, TargetOption, TrustRemoteCode
+from draftwise.cli.prompt import as_prompt
+from draftwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from draftwise.models.base import LanguageModel
+
+
+def paper(
+    *,
+    out: Annotated[Path, typer.Option(help="A folder for index.html, results.json and the pictures.")],
+    prompts: Annotated[
+        Path | None,
+        typer.Option(help="JSONL of prompts or a text file, to experiment with; without it, theory alone."),
+    ] = None,
+    target: TargetOption = DEFAULT_TARGET,
+    draft_model: Annotated[
+        list[str] | None, typer.Option(help="A smaller model that drafts; may be repeated.", metavar="MODEL")
+    ] = None,
+    corpus: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="JSONL of prompts or a text file to count the n-gram models from; may be repeated."
+        ),
+    ] = None,
+    tokens: Annotated[
+        int, typer.Option(help="How many tokens of the target α is measured on; the paper's 10000.")
+    ] = 10_000,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens to generate for one prompt.")] = 128,
+    num_draft_tokens: Annotated[int, typer.Option(help="γ of the speeds that are measured.")] = 4,
+    speed_prompts: Annotated[int, typer.Option(help="Prompts that speeds are measured on.")] = 4,
+    rounds: Annotated[int, typer.Option(help="How often each is decoded in each way.")] = 2,
+    chat: Annotated[
+        bool | None,
+        typer.Option("--chat/--raw", help="As chat messages; the default where the model has a template."),
+    ] = None,
+    engine: Annotated[EngineName, typer.Option(help="What runs the models; auto: onnx, torch on a GPU.")] = (
+        EngineName.AUTO
+    ),
+    dtype: Annotated[str | None, typer.Option(help="Precision of the models.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads for each model.")] = None,
+    trust_remote_code: TrustRemoteCode = False,
+) -> None:
+    """Regenerate the tables and figures of the paper that speculative decoding comes from."""
+    from draftwise import pages, plots
+    from draftwise.benchmarking.running import Grid
+    from draftwise.decoding import encode_prompt
+    from draftwise.models.load import load
+    from draftwise.models.machine import processor
+    from draftwise.paper import page, pictures
+    from draftwise.paper.study import Study, saved
+    from draftwise.planning.prompts import read_prompts
+    from draftwise.progress import shown
+
+    if tokens < 1:
+        raise OptionError(f"tokens is {tokens}; give at least 1.")
+    if speed_prompts < 1:
+        raise OptionError(f"speed-prompts is {speed_prompts}; give at least 1.")
+    grid = Grid((num_draft_tokens,), (0.0, 1.0), max_new_tokens, rounds, verification="token")
+    questions = read_prompts(prompts) if prompts else []
+    corpora = [prompt.text for file in corpus or [] for prompt in read_prompts(file)]
+    drawn = pictures.of_theory()
+    results = None
+    if questions:
+
+        def load_model(source: str) -> "LanguageModel":
+            return load(
+                source,
+                engine=engine,
+                dtype=dtype,
+                device=device,
+                threads=threads,
+                trust_remote_code=trust_remote_code,
+            )
+
+        model = load_model(target)
+        study = Study(
+            model,
+            {Path(source).name: load_model(source) for source in draft_model or []},
+            [
+                (prompt.task, encode_prompt(model, as_prompt(prompt.text, chat, model)))
+                for prompt in questions
+            ],
+            corpora,
+        )
+        conditions = {
+            "target": target,
+            "draft models": draft_model,
+            "prompts": str(prompts),
+            "corpus": [str(file) for file in corpus or []],
+            "tokens asked for": tokens,
+            "max_new_tokens": max_new_tokens,
+            "threads": threads,
+            "machine": f"{processor()}, {os.cpu_count()} cores",
+        }
+        with shown(None) as progress:
+            results = study.run(tokens, speed_prompts, grid, out / "walltime.jsonl", conditions, progress)
+        drawn |= study.pictures
+        pages.write(out / "results.json", saved(results))
+    plots.save(drawn, out)
+    pages.write(out / "index.html", page.html(drawn, results))
+    print(f"wrote {out / 'index.html'}")
