@@ -61,7 +61,7 @@ def figure_1(lines: Lines) -> "Figure":
             text = visible(piece)
             ax.text(column, row, text, color=COLOURS[origin], **font)
             if origin == "rejected" and text:
-                ax.plot((column, column + len(text)), (row, row), color=COLOURS[origin], linewidth=1)
+                ax.plot((column, column + len(text)), (row, row), color=COLOURS[origin], linewidth=0.8)
             column += len(text)
     return figure
 
