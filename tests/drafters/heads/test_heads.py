@@ -17,6 +17,7 @@ from draftwise.control.base import Limit
 from draftwise.control.fixed import Fixed
 from draftwise.decoding import generate, step
 from draftwise.drafters.base import Drafter, DraftState
+from draftwise.drafters.growth import DynamicTree, StaticTree
 from draftwise.drafters.heads import load_heads
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.models.torch import TorchModel
@@ -223,6 +224,50 @@ def play(
     return [tuple(row.token_ids[row.num_prompt_tokens :]) for row in rows]
 
 
+@every_method
+def test_trees_hold_the_likeliest_tokens_of_the_equations(
+    method: str, model: PreTrainedModel, target: TorchModel, tmp_path: Path
+) -> None:
+    """After each path of a tree the likeliest tokens that a head says come next, in order."""
+    config, weights = METHODS[method]()
+    folder = published.save(tmp_path, method, config, weights)
+    drafter = Recording(load_heads(folder, target, tree=StaticTree.branching(2, 3, 1)))
+    generate(target, PROMPT, drafter=drafter, sampling=SAMPLED, max_new_tokens=30, seed=1)
+    drafts = [(context, draft) for context, draft in drafter.drafts if len(draft) == 14]
+    assert len(drafts) > 3
+    for context, draft in drafts[:4]:
+        assert draft.probs is None
+        paths: dict[int, list[int]] = {-1: []}
+        for node, (token_id, parent) in enumerate(zip(draft.token_ids, draft.parents or (), strict=True)):
+            paths[node] = [*paths[parent], token_id]
+        for node, children in enumerate(draft.children(), -1):
+            if children:
+                with torch.inference_mode():
+                    logits = stated_logits(method, weights, model, context, [*paths[node], 0])[-1]
+                likeliest = logits.topk(len(children)).indices.tolist()
+                assert [draft.token_ids[child] for child in children] == likeliest
+
+
+@every_method
+def test_dynamic_trees_save_passes_and_change_nothing(
+    method: str, model: PreTrainedModel, target: TorchModel, tmp_path: Path
+) -> None:
+    plain = generate(target, PROMPT, max_new_tokens=40).token_ids
+    config, weights = METHODS[method]()
+    weights = trained(method, weights, model, [*PROMPT, *plain])
+    folder = published.save(tmp_path, method, config, weights)
+    passes = []
+    for tree in (None, DynamicTree(12, width=4, depth=3)):
+        drafter = load_heads(folder, target, tree=tree)
+        generation = generate(target, PROMPT, drafter=drafter, max_new_tokens=40)
+        assert generation.token_ids == plain
+        passes.append(generation.target_passes)
+    assert passes[1] < 25
+    prompts = [PROMPT, PROMPT[:4]]
+    alone = [play(target, drafter, [prompt], [row], 12) for row, prompt in enumerate(prompts)]
+    assert play(target, drafter, prompts, [0, 1], 12) == [text for (text,) in alone]
+
+
 SMALL = 5  # vocabulary of the target whose joint law is counted
 NUM_ROWS = 800
 SHARPENED = {
@@ -275,3 +320,6 @@ def test_joint_counts_are_the_targets(method: str, small: TorchModel, tmp_path: 
     drafter = load_heads(published.save(tmp_path, method, config, weights), small)
     assert p_value(small, drafter) > 1e-3
     assert p_value(small, drafter, without_residual) < 1e-4
+    if method == "eagle":  # trees of the others are made the same way
+        drafter = load_heads(tmp_path, small, tree=DynamicTree(3, width=2, depth=2))
+        assert p_value(small, drafter) > 1e-3

@@ -8,16 +8,24 @@ from draftwise.models.base import LanguageModel
 from draftwise.progress import Progress
 
 if TYPE_CHECKING:
+    from draftwise.drafters.growth import Shape
     from draftwise.drafters.heads.drafter import Heads
 
 
-def load_heads(source: str | Path, target: LanguageModel, *, progress: Progress | None = None) -> "Heads":
+def load_heads(
+    source: str | Path,
+    target: LanguageModel,
+    *,
+    tree: "Shape | None" = None,
+    progress: Progress | None = None,
+) -> "Heads":
     """Load heads that were trained for a target, as a drafter for it.
 
     `source`: a folder or a hub id with the checkpoint of blockwise parallel decoding, Medusa, EAGLE, EAGLE-3
     or DFlash heads, which its config tells apart. `target`: on the torch engine, whose device and dtype they
-    take. Raises ModelError for a checkpoint that cannot be read or does not fit the target, and
-    UnsupportedError for a target that hands out no hidden states.
+    take. `tree`: how a tree of likely guesses grows, such as `DynamicTree(60, width=10, depth=6)`, which is
+    EAGLE-2's; None drafts a chain. Raises ModelError for a checkpoint that cannot be read or does not fit the
+    target, and UnsupportedError for a target that hands out no hidden states.
     """
     try:
         from draftwise.drafters.heads.loading import load
@@ -25,4 +33,4 @@ def load_heads(source: str | Path, target: LanguageModel, *, progress: Progress 
         raise ModelError(
             f"heads need {error.name}, which is not installed: pip install 'draftwise[torch]'."
         ) from None
-    return load(source, target, progress)
+    return load(source, target, tree, progress)

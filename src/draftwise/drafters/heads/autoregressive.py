@@ -81,8 +81,7 @@ class AutoregressiveState:
                 [drafted[row][-1:] if row in goes_on else [] for row in range(len(hidden))],
                 [last if row in goes_on else None for row, last in enumerate(hidden)],
             )
-        for row in range(len(contexts)):
-            self._cache.keep(row, self._features.num_read(row))
+        self._forget_drafts()
         return [
             Draft(tuple(token_ids), probs or None)
             for token_ids, probs in zip(drafted, drawn_from, strict=True)
@@ -104,6 +103,10 @@ class AutoregressiveState:
         """Feed pairs; return the hidden state `[1, width]` of each row's last one, None if none was fed."""
         made = self._cache.forward(token_ids, hidden)
         return [states[-1:] if feed else None for feed, states in zip(token_ids, made, strict=True)]
+
+    def _forget_drafts(self) -> None:
+        for row in range(len(self._cache.lengths)):
+            self._cache.keep(row, self._features.num_read(row))
 
     def observe(self, step: Step) -> None:
         self._features.observe(step)

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from draftwise.drafters.growth import Shape
 from draftwise.drafters.heads.checkpoint import Checkpoint
 from draftwise.drafters.heads.parallel import ParallelState
 from draftwise.models.torch import TorchModel
@@ -31,9 +32,9 @@ class BlockwiseHeads(nn.Module):
         logits: torch.Tensor = self._output[0](hidden[:, None] + each[:, 1:])
         return logits
 
-    def open(self, num_sequences: int, max_length: int) -> ParallelState:
+    def open(self, num_sequences: int, max_length: int, tree: Shape | None) -> ParallelState:
         """As `Method`."""
-        return ParallelState(self, num_sequences)
+        return ParallelState(self, num_sequences, tree)
 
 
 def load_blockwise(checkpoint: Checkpoint, target: TorchModel) -> BlockwiseHeads:

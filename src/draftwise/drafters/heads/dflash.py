@@ -13,7 +13,8 @@ from transformers.models.qwen3.modeling_qwen3 import (
 )
 
 from draftwise.control.base import Limit
-from draftwise.drafters.heads.block import block_draft
+from draftwise.drafters.growth import Shape
+from draftwise.drafters.heads.block import block_draft, block_tree
 from draftwise.drafters.heads.checkpoint import Checkpoint
 from draftwise.drafters.heads.drafter import on_host
 from draftwise.drafters.heads.features import Features
@@ -126,10 +127,10 @@ class DFlashHead(nn.Module):
         logits: torch.Tensor = target.model.get_output_embeddings()(self.norm(hidden)[:, 1:])
         return logits
 
-    def open(self, num_sequences: int, max_length: int) -> "DFlashState":
+    def open(self, num_sequences: int, max_length: int, tree: Shape | None) -> "DFlashState":
         """As `Method`."""
         target, _ = self._shared
-        return DFlashState(self, num_sequences, max_length, target.model.device)
+        return DFlashState(self, num_sequences, max_length, target.model.device, tree)
 
 
 class DFlashState:
@@ -138,8 +139,11 @@ class DFlashState:
     Guesses are drawn from each position's own distribution, with no regard to the other guesses.
     """
 
-    def __init__(self, head: DFlashHead, num_sequences: int, max_length: int, device: torch.device) -> None:
+    def __init__(
+        self, head: DFlashHead, num_sequences: int, max_length: int, device: torch.device, tree: Shape | None
+    ) -> None:
         self._head = head
+        self._tree = tree
         self._device = device
         self._features = Features(head.reads, num_sequences)
         self.taps: Sequence[Tap] = [self._features.tap]
@@ -162,7 +166,11 @@ class DFlashState:
         for row, context in enumerate(contexts):
             if self._features.are_there(row, context) and limits[row].allows(0):
                 logits = on_host(self._logits(row, context))
-                drafts[row] = block_draft(logits, limits[row], sampling[row], randomness[row])
+                drafts[row] = (
+                    block_tree(logits, self._tree, limits[row], sampling[row])
+                    if self._tree
+                    else block_draft(logits, limits[row], sampling[row], randomness[row])
+                )
         return drafts
 
     def _logits(self, row: int, context: Sequence[int]) -> torch.Tensor:

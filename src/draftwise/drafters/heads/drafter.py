@@ -5,6 +5,7 @@ from typing import Protocol
 import torch
 
 from draftwise.drafters.base import DraftState
+from draftwise.drafters.growth import Shape
 from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel
 from draftwise.models.torch import TorchModel
@@ -16,19 +17,23 @@ class Method(Protocol):
 
     default_num_draft_tokens: int
 
-    def open(self, num_sequences: int, max_length: int) -> DraftState:
-        """Start drafting for the target that they were loaded for."""
+    def open(self, num_sequences: int, max_length: int, tree: Shape | None) -> DraftState:
+        """Start drafting for the target that they were loaded for; without a tree, chains."""
         ...
 
 
 class Heads:
-    """Heads that were loaded for one target, whose embeddings and output layer they share."""
+    """Heads that were loaded for one target, whose embeddings and output layer they share.
 
-    def __init__(self, name: str, method: Method, target: TorchModel) -> None:
+    `tree`: how their trees of guesses grow; None drafts chains.
+    """
+
+    def __init__(self, name: str, method: Method, target: TorchModel, tree: Shape | None = None) -> None:
         self.name = name
         self.method = method
         self.target = target
-        self.default_num_draft_tokens = method.default_num_draft_tokens
+        self.tree = tree
+        self.default_num_draft_tokens = tree.num_draft_tokens if tree else method.default_num_draft_tokens
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> DraftState:
         """Start drafting; raises OptionError for another target than they were loaded for."""
@@ -37,7 +42,7 @@ class Heads:
                 f"{self.name} was loaded for {self.target.name} and cannot draft for {target.name}; load the "
                 "heads again for that target."
             )
-        return self.method.open(num_sequences, max_length)
+        return self.method.open(num_sequences, max_length, self.tree)
 
 
 def on_host(logits: torch.Tensor) -> Logits:

@@ -5,8 +5,10 @@ from torch import nn
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer, LlamaRotaryEmbedding
 
+from draftwise.drafters.growth import Shape
 from draftwise.drafters.heads.autoregressive import AutoregressiveState
 from draftwise.drafters.heads.checkpoint import Checkpoint, Tensors
+from draftwise.drafters.heads.feature_tree import open_state
 from draftwise.drafters.heads.parallel import FINAL
 from draftwise.models.torch import TorchModel
 from draftwise.models.torch.cache import RowCache
@@ -68,10 +70,10 @@ class EagleHead(nn.Module):
         logits: torch.Tensor = target.model.get_output_embeddings()(hidden)
         return logits
 
-    def open(self, num_sequences: int, max_length: int) -> AutoregressiveState:
+    def open(self, num_sequences: int, max_length: int, tree: Shape | None) -> AutoregressiveState:
         """As `Method`."""
         target, _ = self._shared
-        return AutoregressiveState(self, num_sequences, max_length, target.model.device)
+        return open_state(self, num_sequences, max_length, target.model.device, tree)
 
 
 def set_inputs(attention: LlamaAttention, width: int, bias: bool) -> None:

@@ -5,9 +5,11 @@ from torch import nn
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
 
+from draftwise.drafters.growth import Shape
 from draftwise.drafters.heads.autoregressive import AutoregressiveState
 from draftwise.drafters.heads.checkpoint import Checkpoint
 from draftwise.drafters.heads.eagle import llama_config, set_inputs, with_embedding
+from draftwise.drafters.heads.feature_tree import open_state
 from draftwise.errors import ModelError
 from draftwise.models.torch import TorchModel
 from draftwise.models.torch.cache import RowCache
@@ -100,10 +102,10 @@ class Eagle3Head(nn.Module):
         logits[:, self.token_ids] = own
         return logits
 
-    def open(self, num_sequences: int, max_length: int) -> AutoregressiveState:
+    def open(self, num_sequences: int, max_length: int, tree: Shape | None) -> AutoregressiveState:
         """As `Method`."""
         target, _ = self._shared
-        return AutoregressiveState(self, num_sequences, max_length, target.model.device)
+        return open_state(self, num_sequences, max_length, target.model.device, tree)
 
 
 def load_eagle3(checkpoint: Checkpoint, target: TorchModel) -> Eagle3Head:

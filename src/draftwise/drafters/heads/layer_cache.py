@@ -26,6 +26,11 @@ class LayerCache:
         self._cache = RowCache(num_sequences, self._num_slots)
         self._lengths = [0] * num_sequences
 
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Entries held for each row."""
+        return tuple(self._lengths)
+
     def forward(
         self,
         token_ids: Sequence[Sequence[int]],

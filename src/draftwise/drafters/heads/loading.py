@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from draftwise.drafters.growth import Shape
 from draftwise.drafters.heads.blockwise import load_blockwise
 from draftwise.drafters.heads.checkpoint import Checkpoint
 from draftwise.drafters.heads.dflash import load_dflash
@@ -27,7 +28,9 @@ _METHODS: Mapping[str, tuple[str, Callable[[Checkpoint, TorchModel], Method]]] =
 }
 
 
-def load(source: str | Path, target: LanguageModel, progress: Progress | None = None) -> Heads:
+def load(
+    source: str | Path, target: LanguageModel, tree: Shape | None = None, progress: Progress | None = None
+) -> Heads:
     """As `draftwise.load_heads`."""
     if not isinstance(target, TorchModel):
         raise UnsupportedError(
@@ -40,7 +43,7 @@ def load(source: str | Path, target: LanguageModel, progress: Progress | None = 
         name, load_method = method_of(checkpoint.name, checkpoint.config)
         method = load_method(checkpoint, target)
         report(f"loading {source}", 1.0)
-    return Heads(f"{name} {source}", method, target)
+    return Heads(f"{name} {source}", method, target, tree)
 
 
 def method_of(name: str, config: Mapping[str, Any]) -> tuple[str, Callable[[Checkpoint, TorchModel], Method]]:

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from draftwise.drafters.growth import Shape
 from draftwise.drafters.heads.checkpoint import Checkpoint
 from draftwise.drafters.heads.parallel import ParallelState
 from draftwise.models.torch import TorchModel
@@ -35,9 +36,9 @@ class MedusaHeads(nn.ModuleList):
         """As `ParallelHeads`."""
         return torch.stack([head(hidden) for head in self], dim=1)
 
-    def open(self, num_sequences: int, max_length: int) -> ParallelState:
+    def open(self, num_sequences: int, max_length: int, tree: Shape | None) -> ParallelState:
         """As `Method`."""
-        return ParallelState(self, num_sequences)
+        return ParallelState(self, num_sequences, tree)
 
 
 def load_medusa(checkpoint: Checkpoint, target: TorchModel) -> MedusaHeads:

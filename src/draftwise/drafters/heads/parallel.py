@@ -6,7 +6,8 @@ from typing import Protocol
 import torch
 
 from draftwise.control.base import Limit
-from draftwise.drafters.heads.block import block_draft
+from draftwise.drafters.growth import Shape
+from draftwise.drafters.heads.block import block_draft, block_tree
 from draftwise.drafters.heads.drafter import on_host
 from draftwise.drafters.heads.features import Features
 from draftwise.models.base import Tap
@@ -30,10 +31,11 @@ class ParallelHeads(Protocol):
 
 
 class ParallelState:
-    """The last hidden state of each row. A draft is the most likely token of each head, a certain guess."""
+    """The last hidden state of each row; drafts are the likeliest token of each head, or trees of them."""
 
-    def __init__(self, heads: ParallelHeads, num_sequences: int) -> None:
+    def __init__(self, heads: ParallelHeads, num_sequences: int, tree: Shape | None) -> None:
         self._heads = heads
+        self._tree = tree
         self._features = Features((FINAL,), num_sequences)
         self.taps: Sequence[Tap] = [self._features.tap]
         self._last: list[torch.Tensor | None] = [None] * num_sequences
@@ -63,7 +65,11 @@ class ParallelState:
         if hidden:
             logits = on_host(self._heads.logits(torch.stack(hidden)))
             for row, ahead in zip(asked, logits, strict=True):
-                drafts[row] = block_draft(ahead, limits[row], _MOST_LIKELY, randomness[row])
+                drafts[row] = (
+                    block_tree(ahead, self._tree, limits[row], sampling[row])
+                    if self._tree
+                    else block_draft(ahead, limits[row], _MOST_LIKELY, randomness[row])
+                )
         return drafts
 
     def observe(self, step: Step) -> None:
