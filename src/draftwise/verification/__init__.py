@@ -1,6 +1,6 @@
 """Acceptance rules: how much of a draft is kept, so that the output has the target's distribution.
 
-All in `RULES` are exact; "lenient" is not, and has to be asked for by name.
+All in `RULES` are exact; "lenient" and "typical" are not, and have to be asked for by name.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,10 +13,12 @@ from draftwise.verification.matching import matching
 from draftwise.verification.rejection import recursive_rejection
 from draftwise.verification.residual import acceptance_probability, residual
 from draftwise.verification.traversal import traversal
+from draftwise.verification.typical import typical
 
 __all__ = [
     "LENIENT",
     "RULES",
+    "TYPICAL",
     "Rule",
     "acceptance_probability",
     "find_rule",
@@ -24,6 +26,7 @@ __all__ = [
     "recursive_rejection",
     "residual",
     "traversal",
+    "typical",
     "verify",
 ]
 
@@ -56,14 +59,14 @@ RULES: dict[str, Rule] = {
 }
 
 
-LENIENT = "lenient"  # not among them: it is not exact
+LENIENT, TYPICAL = "lenient", "typical"  # not among them: they are not exact
 
 
 def find_rule(name: str, lenience: float = 1.0) -> Rule:
     """The rule of that name; raises OptionError, which lists the names there are.
 
     "lenient" is token-wise verification with a `lenience` above 0 and up to 1, where 1 is exact; every other
-    rule refuses one below 1.
+    rule refuses one below 1. "typical" is Medusa's acceptance, lossy too.
     """
     if name == LENIENT:
         if not 0 < lenience <= 1:
@@ -74,6 +77,8 @@ def find_rule(name: str, lenience: float = 1.0) -> Rule:
             f"lenience is {lenience}, which changes the distribution of the output; ask for that by name, "
             f'with verification "{LENIENT}", or leave it at 1.'
         )
+    if name == TYPICAL:
+        return typical
     if name not in RULES:
-        raise OptionError(f"verification is {name!r}; give one of {', '.join([*RULES, LENIENT])}.")
+        raise OptionError(f"verification is {name!r}; give one of {', '.join([*RULES, LENIENT, TYPICAL])}.")
     return RULES[name]
