@@ -11,7 +11,7 @@ from transformers import LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerF
 
 from tests.models.tiny import llama
 
-MAX_LENGTH = 128
+MAX_LENGTH = 256
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog.",

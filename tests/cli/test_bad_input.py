@@ -38,7 +38,7 @@ def assert_one_sentence(result: Result, words: str) -> None:
         (["--threads", "0"], "threads is 0"),
         (["--device", "abacus"], "abacus"),
         (["--dtype", "int3"], "int3"),
-        (["--max-new-tokens", "100000"], "holds at most 128 tokens"),
+        (["--max-new-tokens", "100000"], "holds at most 256 tokens"),
     ],
 )
 def test_options_out_of_range(options: list[str], words: str, run: Run, llama: Path) -> None:
@@ -51,7 +51,7 @@ def test_options_out_of_range(options: list[str], words: str, run: Run, llama: P
     [
         ("", "the prompt is empty"),
         ("<|im_start|><|im_end|>", "special tokens and nothing else"),
-        ("fox " * 200, "holds at most 128 tokens; shorten the prompt"),
+        ("fox " * 400, "holds at most 256 tokens; shorten the prompt"),
     ],
 )
 def test_prompts_without_a_use(prompt: str, words: str, chat: str, run: Run, llama: Path) -> None:

@@ -130,7 +130,7 @@ def test_heads_are_replayed_on_the_hidden_states(
         (["--prompts-per-task", "0"], "prompts-per-task is 0"),
         (["--max-new-tokens", "0"], "max_new_tokens is 0"),
         (["--temperature", "-1"], "temperature is -1.0"),
-        (["--max-new-tokens", "1000"], "holds at most 128 tokens"),
+        (["--max-new-tokens", "1000"], "holds at most 256 tokens"),
         (["--target", "no/where/model"], "no/where/model"),
     ],
 )
