@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from draftwise.errors import ModelError, UnsupportedError
 from draftwise.models.onnx.convert import convert
@@ -52,6 +52,24 @@ def test_an_architecture_that_the_builder_does_not_know_is_refused_by_name(
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (folder / file).write_bytes((source / file).read_bytes())
     with pytest.raises(UnsupportedError, match="tiny-gpt2"):
+        convert(folder, tmp_path / "out", precision="int8", progress=silent)
+
+
+def test_a_head_size_that_the_kernels_do_not_take_is_refused(source: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "odd-heads"
+    config = LlamaConfig(
+        vocab_size=300,
+        hidden_size=48,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=200,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / file).write_bytes((source / file).read_bytes())
+    with pytest.raises(UnsupportedError, match="odd-heads"):
         convert(folder, tmp_path / "out", precision="int8", progress=silent)
 
 

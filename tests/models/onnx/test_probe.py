@@ -44,6 +44,13 @@ def test_one_bit_at_one_width_is_noticed() -> None:
         assert not width_invariant(model)
 
 
+def test_a_short_model_is_probed_as_far_as_it_reaches() -> None:
+    model = OneBit(TabularModel.random(50, 2, 0).table, max_length=40)
+    assert width_invariant(model)
+    model.odd_width = 17
+    assert not width_invariant(model)
+
+
 def test_the_answer_is_kept_for_each_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = OneBit(TabularModel.random(50, 2, 0).table)
     assert remembered_width_invariant(model, tmp_path, None)

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import closing, suppress
-from itertools import accumulate
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,9 @@ from draftwise.models.machine import processor
 
 PROBE = "width_invariance.json"
 MAX_WIDTH = 17
-CONTEXT = 145
-# Ways to read the context: in one piece, and in pieces that end in a lone position for some size of block.
-PIECES = ((1, 3, 7, 17, 33, 65, 19), (129, 16), (CONTEXT,))
+CONTEXT = 145  # less for a model that holds less
+# Where to cut the context: nowhere, and so that pieces end in a lone position for some size of block.
+CUTS = ((1, 4, 11, 28, 61, 126), (129,), ())
 
 
 def width_invariant(model: LanguageModel) -> bool:
@@ -23,20 +23,21 @@ def width_invariant(model: LanguageModel) -> bool:
 
     True if no bit of any position's logits differs.
     """
-    length = CONTEXT + MAX_WIDTH
+    context = min(CONTEXT, model.max_length - MAX_WIDTH)
+    length = context + MAX_WIDTH
     token_ids = [7919 * (position + 1) % model.vocab_size for position in range(length)]
     with closing(model.open(1, length)) as state:
         whole = state.forward([token_ids], [MAX_WIDTH])[0].copy()
-        for pieces in PIECES:
+        for cuts in CUTS:
             state.keep(0, 0)
-            for end, width in zip(accumulate(pieces), pieces, strict=True):
-                state.forward([token_ids[end - width : end]], [1])
-            logits = state.forward([token_ids[CONTEXT:]], [MAX_WIDTH])[0]
+            for start, end in pairwise([0, *(cut for cut in cuts if cut < context), context]):
+                state.forward([token_ids[start:end]], [1])
+            logits = state.forward([token_ids[context:]], [MAX_WIDTH])[0]
             if not np.array_equal(logits, whole):
                 return False
         for width in range(1, MAX_WIDTH):
-            state.keep(0, CONTEXT)
-            logits = state.forward([token_ids[CONTEXT : CONTEXT + width]], [width])[0]
+            state.keep(0, context)
+            logits = state.forward([token_ids[context : context + width]], [width])[0]
             if not np.array_equal(logits, whole[:width]):
                 return False
     return True

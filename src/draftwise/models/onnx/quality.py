@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
+from numpy.typing import NDArray
 
+from draftwise.errors import UnsupportedError
 from draftwise.models.onnx.manifest import NUM_LOGITS
 from draftwise.tokenizer import Tokenizer
 
@@ -25,20 +27,23 @@ def mean_negative_log_likelihood(
     """Nats for each token of the fixed text, read in one pass without a cache.
 
     `repack`: as the engine does, let ONNX Runtime rearrange the weights; of a float model that would be a
-    second copy in memory.
+    second copy in memory. Raises UnsupportedError for a graph that ONNX Runtime cannot run.
     """
     token_ids = np.array([tokenizer.encode(fixed_text())[: min(MAX_TOKENS, max_length)]], np.int64)
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.add_session_config_entry("session.disable_prepacking", "0" if repack else "1")
-    session = ort.InferenceSession(graph, options, ["CPUExecutionProvider"])
-    feed = {"input_ids": token_ids, "attention_mask": np.ones_like(token_ids)}
-    for value in session.get_inputs():
-        if value.name == NUM_LOGITS:
-            feed[NUM_LOGITS] = np.array([token_ids.shape[1]])
-        elif value.name not in feed:
-            feed[value.name] = np.zeros((1, value.shape[1], 0, head_size), np.float32)
-    (logits,) = session.run(["logits"], feed)
+    feed: dict[str, NDArray[np.generic]] = {"input_ids": token_ids, "attention_mask": np.ones_like(token_ids)}
+    try:
+        session = ort.InferenceSession(graph, options, ["CPUExecutionProvider"])
+        for value in session.get_inputs():
+            if value.name == NUM_LOGITS:
+                feed[NUM_LOGITS] = np.array([token_ids.shape[1]])
+            elif value.name not in feed:
+                feed[value.name] = np.zeros((1, value.shape[1], 0, head_size), np.float32)
+        (logits,) = session.run(["logits"], feed)
+    except Exception as error:  # ONNX Runtime's errors have no common base
+        raise UnsupportedError(f"{tokenizer.name} does not run on ONNX Runtime ({error}).") from None
     return float(
         np.mean([_surprise(row, next_id) for row, next_id in zip(logits[0], token_ids[0, 1:], strict=False)])
     )
