@@ -106,13 +106,14 @@ def test_what_counts_as_rejected_in_a_tree() -> None:
     def made(path: tuple[int, ...]) -> Step:
         emitted = (*(5 + index for index in path), 9)
         pieces = ("",) * len(emitted)
-        parents = (-1, -1, 0, 0)
-        return Step(0, (5, 6, 7, 8), len(path), emitted, pieces, 5, Seconds(), None, parents, path)
+        parents = (-1, -1, 0, 0, 2)
+        return Step(0, (5, 6, 7, 8, 9), len(path), emitted, pieces, 6, Seconds(), None, parents, path)
 
     accepted, recovered, bonus = Origin.ACCEPTED, Origin.RECOVERED, Origin.BONUS
     assert (made(()).num_verified, made(()).origins) == (1, (recovered,))
     assert (made((0,)).num_verified, made((0,)).origins) == (2, (accepted, recovered))
     assert (made((1,)).num_verified, made((1,)).origins) == (1, (accepted, bonus))
+    assert (made((0, 2)).num_verified, made((0, 2)).origins) == (3, (accepted, accepted, recovered))
     assert (made((0, 3)).num_verified, made((0, 3)).origins) == (2, (accepted, accepted, bonus))
 
 

@@ -18,7 +18,7 @@ from draftwise.sampling import SamplingParams, adjusted_probs
 from draftwise.types import Draft
 from tests.fakes import PieceTokenizer
 
-MODEL = TabularModel.random(5, 2, seed=2)
+MODEL = TabularModel.random(5, 4, seed=2)  # depends on more tokens than a tree is deep
 TARGET = TabularModel.random(5, 2, seed=1)
 CONTEXT = [3, 1, 4]
 GREEDY, SAMPLED = SamplingParams(), SamplingParams(1.0)
@@ -133,11 +133,12 @@ def test_a_dynamic_tree_is_the_likeliest_paths_of_all(size: int) -> None:
 
 
 def test_the_width_holds_at_every_depth() -> None:
-    found = paths(grown(DynamicTree(100, width=2, depth=3)))
-    first = ranked(())[:2]
-    second = [(token_id, other) for token_id in first for other in ranked((token_id,))[:2]]
-    go_on = sorted(second, key=likelihood, reverse=True)[:2]
-    third = [(*path, token_id) for path in go_on for token_id in ranked(path)[:2]]
+    found = paths(grown(DynamicTree(100, width=3, depth=3)))
+    first = ranked(())[:3]
+    second = [(token_id, other) for token_id in first for other in ranked((token_id,))[:3]]
+    go_on = sorted(second, key=likelihood, reverse=True)[:3]
+    assert go_on != second[:3]
+    third = [(*path, token_id) for path in go_on for token_id in ranked(path)[:3]]
     assert sorted(found) == sorted([*[(token_id,) for token_id in first], *second, *third])
 
 
