@@ -38,8 +38,9 @@ from draftwise import (
     load,
 )
 from draftwise.control.base import UpTo
+from draftwise.planning.prompts import read_prompts
 from draftwise.randomness import Streams
-from measuring import family_prompts, read_rows, summary
+from measuring import family_prompts, summary
 
 FAMILIES = (
     "code_editing",
@@ -68,10 +69,10 @@ MODEL_FREE: Mapping[str, Maker] = {
 SELF: Mapping[str, Maker] = {
     "self-exit-half": lambda model: SelfSpeculation(model, exit_layer=model.num_layers // 2),
     "self-exit-90": lambda model: SelfSpeculation(model, exit_layer=round(model.num_layers * 0.9)),
-    "self-skip-6": lambda model: SelfSpeculation(
+    "self-skip-sixth": lambda model: SelfSpeculation(
         model, skip_layers=range(model.num_layers // 3, 2 * model.num_layers // 3, 2), num_draft_tokens=3
     ),
-    "self-skip-6-with-lookup": lambda model: Several(
+    "self-skip-sixth-with-lookup": lambda model: Several(
         [
             PromptLookup([(4, 5), (6, 7), (10, 11)]),
             SelfSpeculation(
@@ -92,6 +93,7 @@ def by_family(options: argparse.Namespace) -> dict[str, Any]:
     names = options.drafters.split(",") if options.drafters else list(ALL if is_torch else MODEL_FREE)
     drafters = {name: ALL[name](model) for name in names}
     families = {}
+    generate(model, [1, 2, 3], max_new_tokens=8)  # what happens only once happens here
     for family in options.families.split(","):
         made: dict[str, list[Any]] = {name: [] for name in names}
         for number, prompt in enumerate(family_prompts(options.data, family, options.prompts)):
@@ -137,8 +139,7 @@ def at_length(options: argparse.Namespace) -> dict[str, Any]:
     """Single proposals at the end of a long context, and memory."""
     model = load(options.model, engine=options.engine, threads=options.threads)
     assert model.tokenizer is not None
-    rows = read_rows(options.data / "spec_bench_even.jsonl")
-    text = "\n\n".join(turn for row in rows for turn in row["turns"])
+    text = "\n\n".join(prompt.text for prompt in read_prompts(options.data / "spec_bench_even.jsonl"))
     token_ids = model.tokenizer.encode(text)
     token_ids = (token_ids * (1 + options.context // len(token_ids)))[: options.context]
     figures = {

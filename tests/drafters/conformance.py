@@ -62,8 +62,11 @@ def draft_model(name: str, model: LanguageModel, drafter: Drafter | None = None)
 TABLE = TabularModel.random(VOCAB_SIZE, order=2, seed=2)
 CORPUS = np.random.default_rng(3).integers(VOCAB_SIZE, size=(4, 30)).tolist()
 
-RECYCLING = TokenRecycling(num_candidates=2, learn=False)
-RECYCLING.candidates.update({0: (1, 2), 1: (2, 0), 2: (2, 1)})
+RECYCLING, RECYCLING_TREE = (
+    TokenRecycling(num_candidates=2, learn=False, branching=branching) for branching in (1, 2)
+)
+for drafter in (RECYCLING, RECYCLING_TREE):
+    drafter.candidates.update({0: (1, 2), 1: (2, 0), 2: (2, 1)})
 
 DRAFTERS = [
     Case("none", NoDrafter()),
@@ -101,9 +104,11 @@ DRAFTERS = [
     ),
     Case("suffix", Suffix()),
     Case("suffix-with-corpus", Suffix(Corpus.of(CORPUS, 100), learn=False)),
+    Case("suffix-tree", Suffix(Corpus.of(CORPUS, 100), learn=False, branching=3)),
     Case("copy", InputCopy()),
     Case("copy-of-a-source", InputCopy([0, 1, 3, 1, 2, 0, 5, 2])),
     Case("recycling", RECYCLING),
+    Case("recycling-tree", RECYCLING_TREE),
     Case("several", Several([NoDrafter(), DraftModel(TABLE), PromptLookup()]), TABLE),
 ]
 

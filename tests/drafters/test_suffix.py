@@ -10,8 +10,9 @@ from draftwise.control.base import UpTo
 from draftwise.decoding import generate
 from draftwise.drafters.base import DraftState
 from draftwise.drafters.corpus import Corpus
+from draftwise.drafters.recycling import TokenRecycling
 from draftwise.drafters.suffix import Suffix
-from draftwise.errors import ModelError, OptionError, TokenizerMismatchError
+from draftwise.errors import ModelError, OptionError, TokenizerMismatchError, UnsupportedError
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
 from draftwise.sampling import SamplingParams
@@ -163,3 +164,23 @@ def test_a_corpus_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
         Corpus.load(tmp_path / "corpus.npz", tokenizer("a", "c"))
     with pytest.raises(TokenizerMismatchError, match="a model without one"):
         Corpus.load(tmp_path / "corpus.npz")
+
+
+def test_a_tree_has_what_is_likeliest_first() -> None:
+    state = Suffix(branching=2).open(TARGET, 1, 100)
+    text = [1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 4, 7, 1, 2]
+    draft = state.propose([text], [UpTo(4)], [SamplingParams()], [Streams.seeded(0).drafting])[0]
+    assert draft.token_ids[:2] == (3, 4)
+    assert draft.parents is not None
+    assert draft.parents[:2] == (-1, -1)  # 3 came twice, 4 once: each likelier than what follows them
+
+
+def test_a_target_that_cannot_score_trees_is_refused() -> None:
+    chains = TabularModel.random(9)
+    chains.scores_trees = False
+    for drafter in (Suffix(branching=2), TokenRecycling(branching=2)):
+        with pytest.raises(UnsupportedError, match="cannot score trees"):
+            drafter.open(chains, 1, 10)
+        with pytest.raises(OptionError, match="branching"):
+            type(drafter)(branching=0)
+    Suffix().open(chains, 1, 10)

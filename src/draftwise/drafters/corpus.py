@@ -34,7 +34,7 @@ class Part:
 class Corpus:
     """The latest outputs of a model, at most `max_tokens` tokens of them; the oldest are forgotten first.
 
-    They take about 160 bytes a token. Raises OptionError for a `max_tokens` below 4. It is for one
+    They take about 130 bytes a token. Raises OptionError for a `max_tokens` below 4. It is for one
     thread at a time.
     """
 

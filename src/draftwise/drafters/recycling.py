@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwise.control.base import Limit
+from draftwise.drafters.likeliest_paths import check_branching, likeliest_paths, refuse_branching
 from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
@@ -23,6 +24,7 @@ class TokenRecycling:
     Every distribution that the target computes, of rejected guesses too, leaves its likeliest tokens behind,
     by the token that it follows: `num_candidates` of them. `learn`: whether they outlive the sequence that
     they come from.
+    `branching`: how many of the candidates are guessed at one position; 1 makes chains.
     Raises OptionError for a number below 1.
     """
 
@@ -31,6 +33,7 @@ class TokenRecycling:
         num_candidates: int = 8,
         *,
         learn: bool = True,
+        branching: int = 1,
         num_draft_tokens: int = 3,
         name: str = "recycling",
     ) -> None:
@@ -40,11 +43,14 @@ class TokenRecycling:
             )
         self.name = name
         self.num_candidates = num_candidates
+        self.branching = check_branching(branching)
         self.learn = learn
         self.default_num_draft_tokens = num_draft_tokens
         self.candidates: Candidates = {}  # of finished sequences
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "TokenRecyclingState":
+        """Start drafting; raises UnsupportedError for a branching that the target cannot score."""
+        refuse_branching(self.branching, target)
         return TokenRecyclingState(self, num_sequences)
 
 
@@ -73,11 +79,11 @@ class TokenRecyclingState:
         return [self._draft(context[-1], limit) for context, limit in zip(contexts, limits, strict=True)]
 
     def _draft(self, token_id: int, limit: Limit) -> Draft:
-        drafted: list[int] = []
-        while token_id in self._candidates and limit.allows(len(drafted), 0.5):
-            token_id = self._candidates[token_id][0]
-            drafted.append(token_id)
-        return Draft(tuple(drafted))
+        return likeliest_paths(token_id, self._following, self._drafter.branching, limit)
+
+    def _following(self, token_id: int, depth: int) -> list[tuple[float, int, int]]:
+        candidates = self._candidates.get(token_id, ())[: self._drafter.branching]
+        return [(0.5 ** (rank + 1), candidate, candidate) for rank, candidate in enumerate(candidates)]
 
     def observe(self, step: Step) -> None:
         if step.logits is not None:

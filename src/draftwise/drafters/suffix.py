@@ -1,13 +1,14 @@
 """Guess what most often followed the longest end of the text, in the text itself or in earlier outputs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from heapq import nlargest
 
 from draftwise.control.base import Limit
 from draftwise.drafters.corpus import Corpus, Part
 from draftwise.drafters.draft_lengths import DRAFT_LENGTHS, DraftLengths, match_confidence
-from draftwise.drafters.suffix_automaton import SuffixAutomaton
+from draftwise.drafters.likeliest_paths import check_branching, likeliest_paths, refuse_branching
+from draftwise.drafters.suffix_automaton import Place, SuffixAutomaton
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
@@ -20,8 +21,9 @@ class Suffix:
     """Follows the most frequent continuation through suffix automata; its drafts are deterministic.
 
     Suffix decoding (Oliaro et al., 2411.04975) with automata for its trees. `corpus`: earlier outputs, None
-    for the text alone; `learn`: whether finished outputs are added to it. `draft_lengths`: as `DraftLengths`
-    takes them, with the OptionError it raises.
+    for the text alone; `learn`: whether finished outputs are added to it. `branching`: how many guesses at
+    one position there may be; 1 makes chains. `draft_lengths`: as `DraftLengths` takes them, for the depth.
+    Raises OptionError for a branching below 1, and as `DraftLengths` does.
     """
 
     def __init__(
@@ -29,16 +31,20 @@ class Suffix:
         corpus: Corpus | None = None,
         *,
         learn: bool = True,
+        branching: int = 1,
         draft_lengths: Sequence[tuple[int, int]] = DRAFT_LENGTHS,
         name: str = "suffix",
     ) -> None:
         self.name = name
         self.corpus = Corpus() if corpus is None else corpus
         self.learn = learn and corpus is not None
+        self.branching = check_branching(branching)
         self.draft_lengths = DraftLengths(draft_lengths)
         self.default_num_draft_tokens = self.draft_lengths.most
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "SuffixState":
+        """Start drafting; raises UnsupportedError for a branching that the target cannot score."""
+        refuse_branching(self.branching, target)
         return SuffixState(self, target.vocab_size, num_sequences)
 
 
@@ -46,7 +52,7 @@ class Suffix:
 class _Place:
     """Where the end of a row's text is in a part of the corpus."""
 
-    at: tuple[int, int] = SuffixAutomaton.root
+    at: Place = SuffixAutomaton.root
     num_read: int = 0
 
 
@@ -68,7 +74,9 @@ class SuffixState:
         self._rows = [_Row() for _ in range(num_sequences)]
 
     def confidence(self, row: int, context: Sequence[int]) -> float:
-        return next((confidence for _, confidence in self._guesses(row, context)), 0.0)
+        index, place = self._read(self._rows[row], context)
+        guesses = self._following(index, place) if self._drafter.draft_lengths.after(place[1]) else []
+        return max((confidence for confidence, _, _ in guesses), default=0.0)
 
     def propose(
         self,
@@ -83,25 +91,28 @@ class SuffixState:
         ]
 
     def _draft(self, row: int, context: Sequence[int], limit: Limit) -> Draft:
-        guesses = enumerate(self._guesses(row, context))
-        allowed = takewhile(lambda guess: limit.allows(guess[0], guess[1][1]), guesses)
-        return Draft(tuple(token_id for _, (token_id, _) in allowed))
-
-    def _guesses(self, row: int, context: Sequence[int]) -> Iterator[tuple[int, float]]:
-        """The likeliest tokens to come, one after another, and how sure each is."""
         index, place = self._read(self._rows[row], context)
-        for _ in range(self._drafter.draft_lengths.after(place[1])):
-            while place[1] and not (following := index.following(place)):
-                place = index.shorten(place)  # a text's own end: the shorter ends of it went on
-            if not place[1]:
-                return
-            count, _, token_id = max(following)
-            if not 0 <= token_id < self._vocab_size:
-                return
-            yield token_id, match_confidence(place[1]) * count / sum(count for count, _, _ in following)
-            place = index.follow(place, token_id)
+        most = self._drafter.draft_lengths.after(place[1])
 
-    def _read(self, row: _Row, context: Sequence[int]) -> tuple[SuffixAutomaton, tuple[int, int]]:
+        def following(place: Place, depth: int) -> list[tuple[float, int, Place]]:
+            return self._following(index, place) if depth < most else []
+
+        return likeliest_paths(place, following, self._drafter.branching, limit)
+
+    def _following(self, index: SuffixAutomaton, place: Place) -> list[tuple[float, int, Place]]:
+        """The most frequent tokens to come: how sure each is, and the place after it."""
+        while place[1] and not (following := index.following(place)):
+            place = index.shorten(place)  # a text's own end: the shorter ends of it went on
+        if not place[1]:
+            return []
+        total = sum(count for count, _, _ in following)
+        return [
+            (match_confidence(place[1]) * count / total, token_id, index.follow(place, token_id))
+            for count, _, token_id in nlargest(self._drafter.branching, following)
+            if 0 <= token_id < self._vocab_size
+        ]
+
+    def _read(self, row: _Row, context: Sequence[int]) -> tuple[SuffixAutomaton, Place]:
         """Read what is new; the index with the longest match, and its place. The row's own comes first."""
         for token_id in context[len(row.index) :]:
             row.index.append(token_id)

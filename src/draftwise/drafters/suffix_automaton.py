@@ -2,6 +2,8 @@
 
 from array import array
 
+Place = tuple[int, int]  # of a text in an automaton: a state, and how many tokens of the text it stands for
+
 _NONE = -1
 _ROOT = 0
 # How many suffixes of the text learn at each token that they have occurred again: in running text nearly all.
@@ -61,11 +63,11 @@ class SuffixAutomaton:
             link = self._link[link]
 
     @property
-    def match(self) -> tuple[int, int]:
+    def match(self) -> Place:
         """The place of the longest suffix of the text that occurred earlier."""
         return self._link[self._last] if self._last else _ROOT, self.match_length
 
-    def follow(self, place: tuple[int, int], token_id: int) -> tuple[int, int]:
+    def follow(self, place: Place, token_id: int) -> Place:
         """The place of another text after one more token; amortised constant time.
 
         This text may have grown since the place was found.
@@ -78,7 +80,7 @@ class SuffixAutomaton:
             length = self._length[state]
         return ahead, length + 1
 
-    def following(self, place: tuple[int, int]) -> list[tuple[int, int, int]]:
+    def following(self, place: Place) -> list[tuple[int, int, int]]:
         """What followed the text of a place: (how often, latest end of it, token), in no order.
 
         Nothing where so much did that none of it is a guess worth its time.
@@ -90,12 +92,12 @@ class SuffixAutomaton:
         ahead = {self._token[state]: self._next[state], **branches}
         return [(self._count[next_], self._end[next_], token_id) for token_id, next_ in ahead.items()]
 
-    def shorten(self, place: tuple[int, int]) -> tuple[int, int]:
+    def shorten(self, place: Place) -> Place:
         """The longest shorter end of a place's text that occurs elsewhere too."""
         state = max(self._link[self._settled(place)[0]], _ROOT)
         return state, self._length[state]
 
-    def _settled(self, place: tuple[int, int]) -> tuple[int, int]:
+    def _settled(self, place: Place) -> Place:
         """The same place after this text has grown: a clone may have taken a state's shorter substrings."""
         state, length = place
         while length and length <= self._length[self._link[state]]:
