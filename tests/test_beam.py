@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from draftwise.beam import BeamSearch, beam_search
+from draftwise.beam import BeamSearch, TrieScorer, beam_search
 from draftwise.errors import OptionError, PromptError
 from draftwise.models.tabular import TabularModel
 from draftwise.models.torch.engine import TorchModel
@@ -91,6 +91,25 @@ def test_good_drafts_save_passes() -> None:
         num_draft_tokens=3,
     )
     assert 3 <= similar.target_passes < 12
+
+
+def test_scores_do_not_depend_on_what_was_scored_before() -> None:
+    """Beams that agreed for a while go on, turn back to an earlier fork, and begin anew."""
+    scorer = TrieScorer(target(), PROMPT, 40)
+    for continuations in (
+        [()],
+        [(1,), (1, 2)],
+        [(1, 2, 3), (1, 2, 0, 1)],
+        [(1, 2, 0)],
+        [(1, 3), (2,)],
+        [(), (3, 1)],
+    ):
+        found = scorer.score(continuations)
+        assert set(found) == set(continuations)
+        for tokens, log_probs in found.items():
+            logits = target().logits_after((*PROMPT, *tokens))
+            np.testing.assert_allclose(log_probs, logits - np.log(np.exp(logits).sum()))
+    assert scorer.passes == 6
 
 
 @pytest.fixture(scope="module", autouse=True)

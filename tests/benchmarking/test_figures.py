@@ -91,6 +91,13 @@ def test_theory_from_the_same_runs() -> None:
     assert one.measured == pytest.approx(11 / 5 / (WIDE + 2 * COST))
 
 
+def test_theory_where_no_draft_is_accepted() -> None:
+    hopeless = Run(drafted(0).setting, "a", 0, 0, "same", (PROMPT, *(Pass(3, 2, 0, 1, 0.2, 1.5, 0.0),) * 3))
+    (one,) = foretold([plain(0), hopeless], all_figures([plain(0), hopeless]))
+    assert (one.alpha, one.by_the_paper) == (0, pytest.approx(1 / 1.2))
+    assert one.with_pass_times == one.measured == pytest.approx(1 / 1.7)
+
+
 def test_runs_too_short_to_have_a_speed_are_left_out() -> None:
     short = Run(plain(0).setting, "a", 0, 0, "same", (PROMPT,))
     assert all_figures([short, drafted(0)]) == []

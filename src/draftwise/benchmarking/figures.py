@@ -159,10 +159,10 @@ def foretold(runs: Sequence[Run], figures: Sequence[Figures]) -> list[Foretold]:
         draft = sum(each.draft for each in passes) / max(1, sum(each.drafted for each in passes))
         times = _verify_by_width(passes)
         rates = acceptance_by_position(runs, setting)
-        # A draft may be shorter than γ: lookups often find nothing to copy.
-        lengths = [min(each.drafted, len(rates)) for each in passes]
-        tokens = sum(theory.expected_tokens(rates, length) for length in lengths)
-        seconds = sum(length * draft + times[length + 1] for length in lengths)
+        # A draft may be shorter than γ, as lookups often find nothing to copy, and longer than there are
+        # rates, where nothing was ever accepted that far.
+        tokens = sum(theory.expected_tokens(rates, min(each.drafted, len(rates))) for each in passes)
+        seconds = sum(each.drafted * draft + times[each.drafted + 1] for each in passes)
         cost = draft / single
         found.append(
             Foretold(
