@@ -109,3 +109,16 @@ def test_size_is_linear(period: int) -> None:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size < 400 * 6000
+
+
+def test_a_place_stays_right_while_the_text_grows() -> None:
+    """A place found where 2 had only ever come after 1; later it comes after something else too."""
+    index = SuffixAutomaton()
+    for token_id in [1, 2, 3]:
+        index.append(token_id)
+    place = index.follow(index.root, 2)
+    assert {token_id for _, _, token_id in index.following(place)} == {3}
+    for token_id in [9, 2, 5]:
+        index.append(token_id)
+    assert {token_id for _, _, token_id in index.following(place)} == {3, 5}
+    assert index.follow(place, 5)[1] == 2
