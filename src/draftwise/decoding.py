@@ -6,13 +6,15 @@ from contextlib import closing
 from dataclasses import replace
 from operator import index
 from time import perf_counter
-from typing import cast
+from typing import Literal, cast
 
 from draftwise.chat_template import Message
+from draftwise.control.adaptive import Adaptive
 from draftwise.control.base import Controller
+from draftwise.control.cost import CostModel
 from draftwise.control.fixed import Fixed
 from draftwise.drafters.base import Drafter, DraftState
-from draftwise.drafters.none import NoDrafter
+from draftwise.drafters.several import Several
 from draftwise.errors import PromptError
 from draftwise.models.base import LanguageModel, ModelState
 from draftwise.randomness import CoupledStreams, Streams
@@ -90,10 +92,10 @@ def stream(
     target: LanguageModel,
     prompt: Prompt,
     *,
-    drafter: Drafter | None = None,
+    drafter: Drafter | Tokens[Drafter] | None = None,
     sampling: SamplingParams | None = None,
     max_new_tokens: int = 256,
-    num_draft_tokens: int | None = None,
+    num_draft_tokens: int | Literal["auto"] | Controller | None = None,
     stop: Tokens[str] = (),
     stop_token_ids: Tokens[int] = (),
     ignore_eos: bool = False,
@@ -103,16 +105,24 @@ def stream(
 ) -> Generator[Step, None, None]:
     """Generate from the target's distribution, yielding each step as soon as its tokens are known.
 
-    `prompt`: text, token ids, or chat messages (`{"role": ..., "content": ...}`). `num_draft_tokens`: the
-    most tokens guessed for one target pass (γ); None takes the drafter's own default. `sampling`: None is
-    greedy. `verification`: the rule by its name in `draftwise.verification.RULES`; "auto" is the best exact
-    one for each draft, and "coupled" has drafter and target share noise that follows from seed and position,
-    so that the tokens are those of plain decoding with "coupled" and the same seed, as far as logits have the
-    same bits at every width; "lenient" with a `lenience` below 1 gives up the target's distribution for speed
-    (2211.17192, A.5). Options and prompt are checked here, before the first step; raises OptionError and
-    PromptError. Closing the generator midway frees the caches and leaves target and drafter ready for use.
+    `prompt`: text, token ids, or chat messages (`{"role": ..., "content": ...}`). `drafter`: one, or several
+    of which each step takes one. `num_draft_tokens`: the most tokens guessed for one target pass (γ); None
+    takes the drafter's own default, and "auto" decides at each step how many pay, and from whom, by costs
+    that are measured on this machine when first needed, and kept up with unless a seed is given. `sampling`:
+    None is greedy. `verification`: the rule by its name in `draftwise.verification.RULES`; "auto" is the best
+    exact one for each draft, and "coupled" has drafter and target share noise that follows from seed and
+    position, so that the tokens are those of plain decoding with "coupled" and the same seed, as far as
+    logits have the same bits at every width; "lenient" with a `lenience` below 1 gives up the target's
+    distribution for speed (2211.17192, A.5). Options and prompt are checked here, before the first step;
+    raises OptionError and PromptError. Closing the generator midway frees the caches and leaves target and
+    drafter ready for use.
     """
-    drafter = drafter or NoDrafter()
+    several = Several(drafter if isinstance(drafter, Tokens) else [drafter] if drafter else [])
+    alone = len(several.drafters) == 1 and num_draft_tokens != "auto"
+    guesser = several.drafters[0] if alone else several
+    if num_draft_tokens is None:
+        num_draft_tokens = several.default_num_draft_tokens
+    controller = Fixed(num_draft_tokens) if isinstance(num_draft_tokens, int) else num_draft_tokens
     prompt_ids = encode_prompt(target, prompt)
     stop_conditions = StopConditions(
         max_new_tokens,
@@ -126,7 +136,6 @@ def stream(
             f"the prompt has {len(prompt_ids)} tokens and max_new_tokens is {max_new_tokens}, but "
             f"{target.name} holds at most {target.max_length} tokens; shorten the prompt or ask for fewer."
         )
-    controller = Fixed(drafter.default_num_draft_tokens if num_draft_tokens is None else num_draft_tokens)
     sequence = Sequence(
         prompt_ids,
         stop_conditions,
@@ -135,12 +144,21 @@ def stream(
         target.tokenizer,
         find_rule(verification, lenience),
     )
-    return _steps(target, drafter, controller, sequence, max_length)
+    return _steps(target, guesser, controller, sequence, max_length, repeatable=seed is not None)
 
 
 def _steps(
-    target: LanguageModel, drafter: Drafter, controller: Controller, sequence: Sequence, max_length: int
+    target: LanguageModel,
+    drafter: Drafter,
+    controller: Controller | Literal["auto"],
+    sequence: Sequence,
+    max_length: int,
+    *,
+    repeatable: bool,
 ) -> Generator[Step, None, None]:
+    if controller == "auto":
+        assert isinstance(drafter, Several)
+        controller = Adaptive(CostModel.measured(target, drafter.drafters, constant=repeatable))
     with (
         closing(drafter.open(target, 1, max_length)) as drafting,
         closing(target.open(1, max_length, taps=drafting.taps)) as cache,
@@ -153,10 +171,10 @@ def generate(
     target: LanguageModel,
     prompt: Prompt,
     *,
-    drafter: Drafter | None = None,
+    drafter: Drafter | Tokens[Drafter] | None = None,
     sampling: SamplingParams | None = None,
     max_new_tokens: int = 256,
-    num_draft_tokens: int | None = None,
+    num_draft_tokens: int | Literal["auto"] | Controller | None = None,
     stop: Tokens[str] = (),
     stop_token_ids: Tokens[int] = (),
     ignore_eos: bool = False,

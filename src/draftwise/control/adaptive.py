@@ -1,0 +1,159 @@
+"""As many draft tokens as pay, from the drafter that pays best: none, where that is best."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Rows
+
+from draftwise.control.acceptance import MOST, Acceptance
+from draftwise.control.cost import CostModel
+from draftwise.sequence import Sequence
+from draftwise.types import Step
+
+_MEMORY = 0.98  # what is left of a step in the rate after each later one
+_EXPLORED = 0.01  # the share of the time that may be lost to drafts that do not seem to pay
+_PATIENCE = 32  # steps between trials of a drafter, at most
+
+
+class Adaptive:
+    """The renewal rule: of all drafters and lengths n, 0 included, the one with the most E[tokens] - λ time.
+
+    Generation is a renewal process, each step of which costs time and yields tokens. λ is the rate reached
+    of late, at least that of plain decoding: to spend more time in a step pays if it yields tokens faster
+    than that. Acceptance is estimated for each drafter from what became of its drafts; time comes from
+    `costs`. Where the next token does not pay several may, so all lengths are looked at. What does not seem
+    to pay is tried now and then, from an allowance into which goes a share of the time and what trials win.
+
+    It decides for a drafter that is `Several`. No decision depends on a token drawn and not yet verified, nor
+    on the clock where the costs are constant.
+    """
+
+    def __init__(self, costs: CostModel) -> None:
+        self.costs = costs
+        self.acceptances = [Acceptance() for _ in range(costs.num_drafters)]
+        self._tokens = self._seconds = 0.0  # of the steps of late
+        self._allowance = 0.0  # seconds
+        self._num_steps = 0
+        self._patience = [1] * costs.num_drafters  # steps until a trial, twice as many after each that failed
+        self._next_trial = [0] * costs.num_drafters  # the number of a step
+        self._read: dict[tuple[int, int], int] = {}  # by row and drafter: tokens of the context
+        self._limits: list[Reckoned] = []
+
+    def limits(self, rows: Rows[Sequence]) -> list["Reckoned"]:
+        self._limits = [Reckoned(self, row, sequence) for row, sequence in enumerate(rows)]
+        return self._limits
+
+    def rate(self, plain: float) -> float:
+        """λ, in tokens a second, where a plain step takes `plain` seconds."""
+        return max((self._tokens + 1) / (self._seconds + plain), 1 / plain)
+
+    def missed(self, row: int, drafter: int, context_length: int) -> int:
+        """Tokens that a drafter has yet to read, the last one apart."""
+        return context_length - 1 - self._read.get((row, drafter), 0)
+
+    def trial(self, losses: dict[int, float]) -> int | None:
+        """The drafter to try, if it is time to; `losses`: the seconds that a trial of each may lose."""
+        due = [drafter for drafter in losses if self._next_trial[drafter] <= self._num_steps]
+        drafter = min(due, key=lambda drafter: losses[drafter], default=None)
+        return drafter if drafter is not None and losses[drafter] <= self._allowance else None
+
+    def observe(self, step: Step) -> None:
+        limit, num_drafted = self._limits[step.row], len(step.drafted)
+        drafter, seconds = limit.drafter, limit.seconds(num_drafted)
+        self._num_steps += 1
+        self._tokens = _MEMORY * self._tokens + step.num_accepted + 1
+        self._seconds = _MEMORY * self._seconds + seconds
+        self._allowance = min(self._allowance + _EXPLORED * seconds, 4 * limit.plain)
+        if drafter is not None:
+            won = step.num_accepted / limit.rate - (seconds - limit.plain)
+            self._allowance += won - limit.forgone if limit.is_trial else 0.0
+            failed = limit.is_trial and not step.num_accepted
+            self._patience[drafter] = min(2 * self._patience[drafter], _PATIENCE) if failed else 1
+            self._next_trial[drafter] = self._num_steps + self._patience[drafter]
+            self._read[step.row, drafter] = limit.context_length
+            self.acceptances[drafter].observe(limit.confidences[:num_drafted], step.num_accepted)
+        if step.num_fed == num_drafted + 1:  # no prompt was read
+            drafted = None if drafter is None else (drafter, limit.paid)
+            self.costs.observe(step.seconds, num_drafted + 1, drafted, limit.context_length)
+
+
+class Reckoned:
+    """The limit of one row in one step: it reckons whether the next token, or several, would pay."""
+
+    def __init__(self, controller: Adaptive, row: int, sequence: Sequence) -> None:
+        self.drafter: int | None = None
+        self.context_length = len(sequence.token_ids)
+        self.confidences: list[float | None] = []  # of the tokens allowed
+        self.paid = 0  # tokens whose drafting is paid for, drawn or not
+        self.is_trial = False
+        self.forgone = 0.0  # seconds that the best draft would have won over plain decoding
+        self._controller = controller
+        self._row = row
+        self._room = min(sequence.room, MOST)
+        self._budget = sequence.budget
+        self._survival = [1.0]  # the probability that the first n tokens are all accepted
+        self._verify = controller.costs.verify(self.context_length)
+        self.plain = self._verify[1]
+        self.rate = controller.rate(self.plain)
+
+    def choose(self, confidences: Rows[float | None]) -> int | None:
+        """The drafter that wins the most time, now and then another one for a trial, or none."""
+        steps_left = max(self._budget / (self.rate * self.plain), 1.0)
+        gains: dict[int, float] = {}
+        losses: dict[int, float] = {}
+        for drafter, confidence in enumerate(confidences):
+            if confidence != 0 and self._room:
+                wins = list(self._wins(drafter, 0, confidence))
+                reading = self._reading(drafter) if confidence is None else 0.0
+                gains[drafter] = max(wins) - reading / steps_left  # what is read now serves all steps to come
+                losses[drafter] = reading - wins[0]
+        best = max(gains, key=lambda drafter: gains[drafter], default=None)
+        if best is not None and gains[best] > 0:
+            self.forgone, self.drafter = gains[best], best
+            del losses[best]
+        trial = self._controller.trial({drafter: self.forgone + loss for drafter, loss in losses.items()})
+        if trial is not None:
+            self.is_trial, self.drafter = True, trial
+        return self.drafter
+
+    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
+        if self.drafter is None:  # none is chosen yet
+            return self._room > 0
+        settled = num_drafted == 0 and (confidence is None or self.is_trial)  # by the choice
+        allowed = num_drafted < self._room and (
+            settled or any(win > 0 for win in self._wins(self.drafter, num_drafted, confidence))
+        )
+        if allowed:
+            self.paid = max(self.paid, num_drafted + 1)
+            survival = self._survival[num_drafted] * self._ahead(self.drafter, num_drafted, confidence)[0]
+            self._survival[num_drafted + 1 :] = [survival]
+            self.confidences[num_drafted:] = [confidence]
+        return allowed
+
+    def seconds(self, num_drafted: int) -> float:
+        """Predicted seconds of the step, after a draft of `num_drafted` tokens."""
+        return self._draft(self.drafter)[self.paid] + self._verify[num_drafted + 1]
+
+    def _wins(self, drafter: int, num_drafted: int, confidence: float | None) -> Iterator[float]:
+        """Seconds won by one token more than `num_drafted`, by two, and so on, over a draft that ends."""
+        draft, verify, paid = self._draft(drafter), self._verify, self.paid
+        spent = draft[max(num_drafted, paid)] + verify[num_drafted + 1]
+        survival, tokens = self._survival[num_drafted], 0.0
+        ahead = self._ahead(drafter, num_drafted, confidence)
+        for length, probability in zip(range(num_drafted + 1, self._room + 1), ahead, strict=False):
+            survival *= probability
+            tokens += survival
+            yield tokens / self.rate - (draft[max(length, paid)] + verify[length + 1] - spent)
+
+    def _ahead(self, drafter: int, num_drafted: int, confidence: float | None) -> Rows[float]:
+        """The probabilities of the next token and those after it, each given that all before are accepted."""
+        acceptance = self._controller.acceptances[drafter]
+        if confidence is None and num_drafted and (before := self.confidences[num_drafted - 1]) is not None:
+            return acceptance.ahead(num_drafted - 1, before)[1:]
+        return acceptance.ahead(num_drafted, confidence)
+
+    def _draft(self, drafter: int | None) -> Rows[float]:
+        return self._controller.costs.draft(drafter, self.context_length)
+
+    def _reading(self, drafter: int) -> float:
+        """Seconds to read what a drafter has missed of the context."""
+        missed = self._controller.missed(self._row, drafter, self.context_length)
+        return self._controller.costs.read(drafter, missed, self.context_length)

@@ -1,0 +1,129 @@
+"""What a step costs: seconds of the target's pass over n positions, T(n), and of each drafter's n tokens."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import exp, log
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwise.control.acceptance import MOST
+from draftwise.drafters.base import Drafter
+from draftwise.models.base import LanguageModel
+from draftwise.types import Seconds
+
+if TYPE_CHECKING:
+    from draftwise.planning.profile import Profile
+
+# Measured seconds by size (positions of a pass, or tokens drafted), after a context of some tokens.
+Points = Callable[[int], Mapping[int, float]]
+_CONTEXTS = 128  # context lengths are told apart by this many tokens
+_FRESHNESS = 0.05  # the share of the latest step in what the costs are now
+_OUTLIER = log(2)
+
+# The profiles of the targets in use, and the names in them of the drafters in use.
+_known: "WeakKeyDictionary[LanguageModel, tuple[Profile, WeakKeyDictionary[Drafter, str]]]"
+_known = WeakKeyDictionary()
+
+
+class CostModel:
+    """Predicts the seconds of a step from measured points, and keeps up with what steps really take.
+
+    `verify`, `drafts`: the points of the target and of each drafter. `constant`: never learn from observed
+    seconds, so that decisions repeat.
+    """
+
+    def __init__(self, verify: Points, drafts: Sequence[Points], *, constant: bool) -> None:
+        self._verify = Curve(verify)
+        self._drafts = [Curve(points) for points in drafts]
+        self._constant = constant
+
+    @classmethod
+    def measured(cls, target: LanguageModel, drafters: Sequence[Drafter], *, constant: bool) -> "CostModel":
+        """From the profile of a target and its drafters here, which is made where there is none."""
+        if not drafters:  # nothing to decide
+            return cls(lambda context_length: {1: 1.0}, (), constant=True)
+        from draftwise.planning.profile import (
+            drafter_key,
+            profile_for,
+        )  # which runs the loop that this serves
+
+        profile, keys = _known.get(target, (None, WeakKeyDictionary()))
+        if profile is None or not all(drafter in keys for drafter in drafters):
+            profile = profile_for(target, list({*keys, *drafters}))
+            keys.update({drafter: drafter_key(drafter) for drafter in drafters})
+            _known[target] = profile, keys
+        drafts = [partial(profile.draft_seconds, keys[drafter]) for drafter in drafters]
+        return cls(profile.verify_seconds, drafts, constant=constant)
+
+    @property
+    def num_drafters(self) -> int:
+        return len(self._drafts)
+
+    def verify(self, context_length: int) -> Sequence[float]:
+        """T(n): seconds of a target pass over n positions."""
+        return self._verify.seconds(context_length)
+
+    def draft(self, drafter: int | None, context_length: int) -> Sequence[float]:
+        """Seconds that a drafter takes for n tokens; None is no drafter, and takes none."""
+        return (0.0,) if drafter is None else self._drafts[drafter].seconds(context_length)
+
+    def read(self, drafter: int, num_tokens: int, context_length: int) -> float:
+        """Seconds for a draft model to read tokens that it missed: its passes widen as the target's do."""
+        verify = self.verify(context_length)
+        widening = (verify[MOST] / verify[1] - 1) / (MOST - 1)
+        return self.draft(drafter, context_length)[1] * widening * num_tokens
+
+    def observe(
+        self, seconds: Seconds, width: int, drafted: tuple[int, int] | None, context_length: int
+    ) -> None:
+        """Learn what a step took: a target pass of `width` positions, after a drafter made its tokens.
+
+        `drafted`: the drafter and the tokens that it worked for.
+        """
+        if not self._constant:
+            self._verify.observe(width, seconds.verify, context_length)
+            if drafted is not None:
+                drafter, num_tokens = drafted
+                self._drafts[drafter].observe(num_tokens, seconds.draft, context_length)
+
+
+class Curve:
+    """Seconds by size: rising, linear between measured points, times a ratio that follows the clock."""
+
+    def __init__(self, points: Points) -> None:
+        self._points = points
+        self._ratio = 1.0
+        self._measured: dict[int, NDArray[np.float64]] = {}  # by context length
+        self._scaled: tuple[int, float, list[float]] = (-1, 0.0, [])
+
+    def seconds(self, context_length: int) -> list[float]:
+        """Of the sizes from 0, which takes nothing, to one more than the longest draft."""
+        context = context_length // _CONTEXTS
+        if self._scaled[:2] != (context, self._ratio):
+            if context not in self._measured:
+                self._measured[context] = self._measure(_CONTEXTS * context + _CONTEXTS // 2)
+            self._scaled = context, self._ratio, (self._measured[context] * self._ratio).tolist()
+        return self._scaled[2]
+
+    def _measure(self, context_length: int) -> NDArray[np.float64]:
+        points = sorted(self._points(context_length).items())
+        measured, their_seconds = np.array(points).T
+        sizes = np.arange(1, MOST + 2)
+        # Beyond the last, as steep as the later half of them.
+        half = len(points) // 2
+        run = measured[-1] - measured[half]
+        slope = max(0.0, (their_seconds[-1] - their_seconds[half]) / run) if run else 0.0
+        seconds = np.interp(sizes, measured, their_seconds) + slope * np.maximum(0, sizes - measured[-1])
+        # Half-way between the most before and the least after: noise makes no size dearer than a larger one.
+        most, least = np.maximum.accumulate(seconds), np.minimum.accumulate(seconds[::-1])[::-1]
+        return np.array([0.0, *(most + least) / 2])
+
+    def observe(self, size: int, seconds: float, context_length: int) -> None:
+        """Learn what one size took: a share of the surprise, so that a slow moment changes little."""
+        predicted = self.seconds(context_length)[size]
+        if predicted > 0 and seconds > 0:
+            surprise = max(-_OUTLIER, min(_OUTLIER, log(seconds / predicted)))
+            self._ratio *= exp(_FRESHNESS * surprise)

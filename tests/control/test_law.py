@@ -1,0 +1,82 @@
+"""The joint law of the output is the target's, with the controller on and with one that stops when unsure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from draftwise.control.base import Limit, UpTo
+from draftwise.decoding import generate
+from draftwise.drafters.base import Drafter
+from draftwise.drafters.draft_model import DraftModel
+from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.models.tabular import TabularModel
+from draftwise.randomness import Randomness
+from draftwise.sampling import SamplingParams
+from draftwise.sequence import Sequence as Row
+from draftwise.types import Draft, Step
+from tests.enumeration import distance, law_of_generate, law_of_target
+from tests.fakes import SamplingDrafter
+
+PROMPT = (0, 1, 0)
+TARGET = TabularModel.random(3, 2, seed=1)
+MODEL = TabularModel.random(3, 2, seed=2)
+SAMPLED = SamplingParams(1.0)
+
+
+@dataclass(frozen=True)
+class WhereSure(UpTo):
+    """Two tokens at most, each only where the draft model is sure of it before it is drawn."""
+
+    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
+        return super().allows(num_drafted) and (confidence is None or confidence > 0.5)
+
+
+class Confident:
+    def limits(self, rows: Sequence[Row]) -> list[WhereSure]:
+        return [WhereSure(min(2, row.room)) for row in rows]
+
+    def observe(self, step: Step) -> None:
+        """Nothing to learn."""
+
+
+class DropsWhatItIsUnsureOf(SamplingDrafter):
+    """Looks at the probability of the token that it drew, and takes an unlikely one back."""
+
+    def draft(
+        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
+    ) -> Draft:
+        draft = super().draft(context, limit, sampling, randomness)
+        likely = [
+            probs[token_id] > 0.4 for token_id, probs in zip(draft.token_ids, draft.probs or (), strict=True)
+        ]
+        kept = (*likely, False).index(False)
+        return Draft(draft.token_ids[:kept], draft.probs[:kept] if draft.probs else None)
+
+
+@pytest.mark.parametrize(
+    "drafters",
+    [[DraftModel(MODEL)], [PromptLookup(), DraftModel(MODEL)], [DraftModel(TARGET)]],
+    ids=["draft model", "lookup and draft model", "the target itself"],
+)
+def test_law_with_the_controller_on(drafters: list[Drafter]) -> None:
+    # The costs are measured by running steps, which is not to be a part of what is enumerated.
+    generate(TARGET, PROMPT, drafter=drafters, num_draft_tokens="auto", max_new_tokens=1)
+    law = law_of_generate(
+        TARGET, PROMPT, 3, drafter=drafters, sampling=SAMPLED, num_draft_tokens="auto", seed=0
+    )
+    assert distance(law, law_of_target(TARGET, PROMPT, 3, SAMPLED)) < 1e-12
+
+
+def test_law_where_confidence_ends_a_draft() -> None:
+    law = law_of_generate(
+        TARGET, PROMPT, 3, drafter=DraftModel(MODEL), sampling=SAMPLED, num_draft_tokens=Confident()
+    )
+    assert distance(law, law_of_target(TARGET, PROMPT, 3, SAMPLED)) < 1e-12
+
+
+def test_a_token_dropped_for_its_value_is_seen() -> None:
+    law = law_of_generate(
+        TARGET, PROMPT, 3, drafter=DropsWhatItIsUnsureOf(MODEL), sampling=SAMPLED, num_draft_tokens=2
+    )
+    assert distance(law, law_of_target(TARGET, PROMPT, 3, SAMPLED)) > 1e-2
