@@ -1,4 +1,4 @@
-"""What is not a number is refused where it is given, in one sentence that names it."""
+"""What is not a number, a prompt or text is refused where it is given, in one sentence that names it."""
 
 from typing import Any
 
@@ -7,7 +7,9 @@ import pytest
 
 from draftwise.checks import number, whole_number
 from draftwise.control.fixed import Fixed
-from draftwise.errors import OptionError
+from draftwise.decoding import encode_prompt
+from draftwise.errors import OptionError, PromptError
+from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
 from draftwise.sampling import SamplingParams
 from draftwise.sequence import StopConditions
@@ -44,3 +46,9 @@ def test_numbers(name: str, odd: object) -> None:
 def test_stop_strings_are_text() -> None:
     with pytest.raises(OptionError, match="stop_token_ids"):
         StopConditions(3, stop_strings=(5,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("odd", [None, 5, {1, 2}, b"hello", {"role": "user", "content": "x"}, [1.5]])
+def test_a_prompt_is_text_token_ids_or_messages(odd: Any) -> None:
+    with pytest.raises(PromptError, match="none of text"):
+        encode_prompt(TabularModel.random(5), odd)

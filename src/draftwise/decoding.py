@@ -25,6 +25,7 @@ from draftwise.types import Generation, Seconds, Step
 from draftwise.verification import find_rule
 
 Prompt = str | Tokens[int] | Tokens[Message]
+NO_PROMPT = "the prompt is none of text, token ids and chat messages; give one."
 EMPTY_PROMPT = "the prompt is empty; give at least one character or one token."
 
 
@@ -204,6 +205,8 @@ def generate(
 
 def encode_prompt(target: LanguageModel, prompt: Prompt) -> list[int]:
     """The token ids of a prompt: text and chat messages go through the target's tokenizer."""
+    if isinstance(prompt, bytes | Mapping) or not hasattr(prompt, "__getitem__"):
+        raise PromptError(NO_PROMPT)
     if len(prompt) == 0:
         raise PromptError(EMPTY_PROMPT)
     if isinstance(prompt, str) or isinstance(prompt[0], Mapping):
@@ -219,7 +222,7 @@ def encode_prompt(target: LanguageModel, prompt: Prompt) -> list[int]:
         try:
             token_ids = [index(token_id) for token_id in cast(Tokens[int], prompt)]
         except TypeError:
-            raise PromptError("the prompt is none of text, token ids and chat messages; give one.") from None
+            raise PromptError(NO_PROMPT) from None
     if not token_ids:
         raise PromptError("the prompt has no tokens; give at least one.")
     outside = next((token_id for token_id in token_ids if not 0 <= token_id < target.vocab_size), None)
