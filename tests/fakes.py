@@ -12,7 +12,7 @@ from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams, adjusted_probs
 from draftwise.tokenizer import Detokenizer, Tokenizer
-from draftwise.types import Draft, Probs, Step
+from draftwise.types import Draft, Probs, Source, Step
 
 
 class RowDrafter:
@@ -25,6 +25,9 @@ class RowDrafter:
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "RowDrafter":
         self.target_vocab_size = target.vocab_size
         return self
+
+    def begin(self, row: int, source: Source | None) -> None:
+        """Nothing to forget."""
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         return None

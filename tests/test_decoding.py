@@ -261,7 +261,7 @@ def test_text_prompts_and_text_results() -> None:
 def test_any_sequence_of_whole_numbers_is_a_prompt() -> None:
     expected = generate(TARGET, PROMPT, max_new_tokens=5).token_ids
     assert generate(TARGET, tuple(PROMPT), max_new_tokens=5).token_ids == expected
-    assert generate(TARGET, np.array(PROMPT), max_new_tokens=5).token_ids == expected  # type: ignore[arg-type]
+    assert generate(TARGET, np.array(PROMPT), max_new_tokens=5).token_ids == expected
 
 
 SMALL = TabularModel.random(5, 2, seed=1, max_length=10, name="small")

@@ -8,6 +8,9 @@ from operator import index
 from time import perf_counter
 from typing import Literal, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from draftwise.chat_template import Message
 from draftwise.control.adaptive import Adaptive
 from draftwise.control.base import Controller
@@ -21,10 +24,10 @@ from draftwise.randomness import CoupledStreams, Streams
 from draftwise.sampling import Distributions, SamplingParams
 from draftwise.sequence import Sequence, StopConditions
 from draftwise.tokenizer import Tokenizer
-from draftwise.types import Generation, Seconds, Step
+from draftwise.types import Generation, Seconds, Source, Step
 from draftwise.verification import find_rule
 
-Prompt = str | Tokens[int] | Tokens[Message]
+Prompt = str | Tokens[int] | Tokens[Message] | NDArray[np.floating]
 NO_PROMPT = "the prompt is none of text, token ids and chat messages; give one."
 EMPTY_PROMPT = "the prompt is empty; give at least one character or one token."
 
@@ -89,6 +92,13 @@ def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: 
     return steps
 
 
+def begin(cache: ModelState, drafting: DraftState, rows: list[Sequence]) -> None:
+    """Make target and drafter ready for the first step of these sequences."""
+    for row, sequence in enumerate(rows):
+        cache.begin(row, sequence.source)
+        drafting.begin(row, sequence.source)
+
+
 def stream(
     target: LanguageModel,
     prompt: Prompt,
@@ -106,17 +116,18 @@ def stream(
 ) -> Generator[Step, None, None]:
     """Generate from the target's distribution, yielding each step as soon as its tokens are known.
 
-    `prompt`: text, token ids, or chat messages (`{"role": ..., "content": ...}`). `drafter`: one, or several
-    of which each step takes one. `num_draft_tokens`: the most tokens guessed for one target pass (γ); None
-    takes the drafter's own default, and "auto" decides at each step how many pay, and from whom, by costs
-    that are measured on this machine when first needed, and kept up with unless a seed is given. `sampling`:
-    None is greedy. `verification`: the rule by its name in `draftwise.verification.RULES`; "auto" is the best
-    exact one for each draft, and "coupled" has drafter and target share noise that follows from seed and
-    position, so that the tokens are those of plain decoding with "coupled" and the same seed, as far as
-    logits have the same bits at every width; "lenient" with a `lenience` below 1 gives up the target's
-    distribution for speed (2211.17192, A.5). Options and prompt are checked here, before the first step;
-    raises OptionError and PromptError. Closing the generator midway frees the caches and leaves target and
-    drafter ready for use.
+    `prompt`: text, token ids, or chat messages (`{"role": ..., "content": ...}`); the encoder of a target
+    that has one reads it, or else sound: a waveform `[samples]` or features `[mel bins, frames]`. `drafter`:
+    one, or several of which each step takes one. `num_draft_tokens`: the most tokens guessed for one target
+    pass (γ); None takes the drafter's own default, and "auto" decides at each step how many pay, and from
+    whom, by costs that are measured on this machine when first needed, and kept up with unless a seed is
+    given. `sampling`: None is greedy. `verification`: the rule by its name in `draftwise.verification.RULES`;
+    "auto" is the best exact one for each draft, and "coupled" has drafter and target share noise that follows
+    from seed and position, so that the tokens are those of plain decoding with "coupled" and the same seed,
+    as far as logits have the same bits at every width; "lenient" with a `lenience` below 1 gives up the
+    target's distribution for speed (2211.17192, A.5). Options and prompt are checked here, before the first
+    step; raises OptionError and PromptError. Closing the generator midway frees the caches and leaves target
+    and drafter ready for use.
     """
     several = Several(drafter if isinstance(drafter, Tokens) else [drafter] if drafter else [])
     alone = len(several.drafters) == 1 and num_draft_tokens != "auto"
@@ -124,7 +135,7 @@ def stream(
     if num_draft_tokens is None:
         num_draft_tokens = several.default_num_draft_tokens
     controller = Fixed(num_draft_tokens) if isinstance(num_draft_tokens, int) else num_draft_tokens
-    prompt_ids = encode_prompt(target, prompt)
+    prompt_ids, source = opening(target, prompt)
     stop_conditions = StopConditions(
         max_new_tokens,
         frozenset() if ignore_eos else target.eos_token_ids,
@@ -144,6 +155,7 @@ def stream(
         CoupledStreams(seed) if verification == "coupled" else Streams.seeded(seed),
         target.tokenizer,
         find_rule(verification, lenience),
+        source,
     )
     return _steps(target, guesser, controller, sequence, max_length, repeatable=seed is not None)
 
@@ -164,6 +176,7 @@ def _steps(
         closing(drafter.open(target, 1, max_length)) as drafting,
         closing(target.open(1, max_length, taps=drafting.taps)) as cache,
     ):
+        begin(cache, drafting, [sequence])
         while sequence.finish_reason is None:
             yield from step(cache, drafting, controller, [sequence])
 
@@ -184,10 +197,10 @@ def generate(
     seed: int | None = None,
 ) -> Generation:
     """Generate from the target's distribution; the options are those of `stream`."""
-    prompt_ids = encode_prompt(target, prompt)
+    prompt_ids, source = opening(target, prompt)
     steps = stream(
         target,
-        prompt_ids,
+        prompt_ids if source is None else source,
         drafter=drafter,
         sampling=sampling,
         max_new_tokens=max_new_tokens,
@@ -201,6 +214,16 @@ def generate(
     )
     with closing(steps):
         return Generation.of(steps, len(prompt_ids))
+
+
+def opening(target: LanguageModel, prompt: Prompt) -> tuple[list[int], Source | None]:
+    """The token ids that a sequence begins with, and what the target's encoder, if it has one, reads."""
+    if target.encoder is None:
+        return encode_prompt(target, prompt), None
+    is_sound = isinstance(prompt, np.ndarray) and prompt.dtype.kind == "f"
+    source = cast(NDArray[np.floating], prompt) if is_sound else tuple(encode_prompt(target, prompt))
+    target.encoder.check(source)
+    return list(target.encoder.start_ids), source
 
 
 def encode_prompt(target: LanguageModel, prompt: Prompt) -> list[int]:

@@ -8,7 +8,7 @@ from draftwise.errors import OptionError
 from draftwise.randomness import CoupledStreams, Streams
 from draftwise.sampling import SamplingParams
 from draftwise.tokenizer import Tokenizer
-from draftwise.types import FinishReason
+from draftwise.types import FinishReason, Source
 from draftwise.verification import Rule, verify
 
 
@@ -43,6 +43,7 @@ class Sequence:
         streams: Streams | CoupledStreams,
         tokenizer: Tokenizer | None,
         rule: Rule = verify,
+        source: Source | None = None,
     ) -> None:
         if stop.stop_strings and tokenizer is None:
             raise OptionError(
@@ -54,6 +55,7 @@ class Sequence:
         self.sampling = sampling
         self.streams = streams
         self.rule = rule
+        self.source = source
         self.finish_reason: FinishReason | None = None
         self._detokenizer = tokenizer.stream() if tokenizer else None
         self._held_back = ""  # text that may yet turn out to be the beginning of a stop string

@@ -15,6 +15,9 @@ from draftwise.errors import DraftError
 
 Probs = NDArray[np.floating]
 Logits = NDArray[np.floating]
+# What the encoder of an encoder-decoder model reads: token ids, or sound, as a waveform `[samples]` or as
+# features `[mel bins, frames]`.
+Source = tuple[int, ...] | NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)

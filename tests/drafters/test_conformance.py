@@ -84,6 +84,18 @@ def test_each_row_of_a_batch_is_as_it_is_alone(case: Case, made: tuple[TabularMo
 @every_drafter
 @settings(max_examples=20, deadline=None)
 @given(target_and_rows(max_rows=2))
+def test_a_row_that_begins_anew_is_as_it_is_alone(case: Case, made: tuple[TabularModel, list[Row]]) -> None:
+    target, rows = made
+    state = open_for(case, target)
+    for row in rows:
+        state.begin(0, None)
+        for (again,), (asked,) in zip(play(state, [row]), play(open_for(case, target), [row]), strict=True):
+            assert_same_draft(again.draft, asked.draft)
+
+
+@every_drafter
+@settings(max_examples=20, deadline=None)
+@given(target_and_rows(max_rows=2))
 def test_states_of_one_drafter_do_not_meet(case: Case, made: tuple[TabularModel, list[Row]]) -> None:
     target, rows = made
     states = [open_for(case, target) for _ in rows]

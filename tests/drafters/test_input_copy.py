@@ -78,3 +78,13 @@ def test_the_end_of_the_input_and_of_the_vocabulary() -> None:
     assert propose(opened(SOURCE, [1]), [1, 158]) == (159,)
     assert propose(opened(SOURCE, [1]), [1, 159]) == ()
     assert propose(opened([1, 2, 3, 1000, 4], [1]), [1, 1, 2]) == (3,)
+
+
+def test_what_an_encoder_read_is_the_input() -> None:
+    state = opened()
+    state.begin(0, tuple(SOURCE))
+    assert propose(state, [1]) == (100, 101)
+    assert propose(state, [1, 100, 101, 102]) == tuple(range(103, 110))
+    given = opened([7, 8, 9])
+    given.begin(0, tuple(SOURCE))
+    assert propose(given, [1]) == (7, 8)

@@ -108,3 +108,14 @@ def test_a_row_without_a_limit_reads_nothing() -> None:
     context = ReadOnce([1, 2, 1])
     assert propose(opened(), context, limit=0) == ()
     assert context.read == []
+
+
+def test_text_that_an_encoder_read_comes_before_the_context() -> None:
+    source, context = (5, 1, 2, 3, 4, 5, 6), [0, 1, 2]
+    state = opened()
+    state.begin(0, source)
+    assert propose(state, context) == propose(opened(), [*source, *context]) == (3, 4, 5)
+    assert propose(state, [*context, 3, 9, 1, 2]) == (3, 9, 1)
+    assert propose(state, [*context, 3, 9, 1, 2, 6]) == (0,)  # across the end of the source
+    state.begin(0, None)
+    assert propose(state, context) == ()

@@ -184,3 +184,13 @@ def test_a_target_that_cannot_score_trees_is_refused() -> None:
         with pytest.raises(OptionError, match="branching"):
             type(drafter)(branching=0)
     Suffix().open(chains, 1, 10)
+
+
+def test_text_that_an_encoder_read_comes_before_the_context() -> None:
+    source, context = (5, 1, 2, 3, 4, 5, 6), [0, 1, 2]
+    state = opened()
+    state.begin(0, source)
+    assert propose(state, context) == propose(opened(), [*source, *context]) == (3, 4, 5)
+    assert propose(state, [*context, 3, 9, 1, 2]) == propose(opened(), [*source, *context, 3, 9, 1, 2])
+    state.begin(0, None)
+    assert propose(state, context) == ()

@@ -13,7 +13,7 @@ import pytest
 
 from draftwise.errors import DraftwiseError, UnsupportedError
 from draftwise.models.base import LanguageModel, ModelState
-from draftwise.types import Logits
+from draftwise.types import Logits, Source
 
 MAX_LENGTH = 120
 Tokens = list[int]
@@ -29,13 +29,17 @@ class Backend:
     ]  # of any vocabulary of three tokens or more, for MAX_LENGTH tokens or more
     tolerance: float = 0.0  # by which logits that should be the same may differ; 0 asks for the same bits
     has_trees: bool = True
+    source: Source | None = None  # what its encoder reads in every row, if it has one
 
     @cached_property
     def model(self) -> LanguageModel:
         return self.make()
 
     def open(self, num_sequences: int = 1, max_length: int = MAX_LENGTH) -> closing[ModelState]:
-        return closing(self.model.open(num_sequences, max_length))
+        state = self.model.open(num_sequences, max_length)
+        for row in range(num_sequences):
+            state.begin(row, self.source)
+        return closing(state)
 
     def tokens(self, rng: np.random.Generator, count: int) -> Tokens:
         return [int(token_id) for token_id in rng.integers(0, self.model.vocab_size, count)]
@@ -114,7 +118,7 @@ class LanguageModelConformance:
         first, second = backend.tokens(rng, 30), backend.tokens(rng, 11)
         with backend.open(2) as state:
             state.forward([first, first], [0, 0])
-            state.keep(1, 0)
+            state.begin(1, backend.source)
             kept, new = state.forward([first[:1], second], [1, 11])
             backend.assert_same(new, backend.fresh(second, 11))
             backend.assert_same(kept, backend.fresh([*first, first[0]], 1))
@@ -179,11 +183,10 @@ class LanguageModelConformance:
 
     def test_a_closed_state_can_be_closed_again_and_the_model_opened_again(self, backend: Backend) -> None:
         tokens = backend.tokens(np.random.default_rng(9), 10)
-        state: ModelState = backend.model.open(1, 20)
-        (logits,) = state.forward([tokens], [10])
-        expected = np.array(logits)
-        state.close()
-        state.close()
+        with backend.open() as state:
+            (logits,) = state.forward([tokens], [10])
+            expected = np.array(logits)
+            state.close()
         backend.assert_same(backend.fresh(tokens, 10), expected)
 
     def test_a_tree_scores_each_token_as_the_chain_from_the_root(self, backend: Backend) -> None:

@@ -7,7 +7,7 @@ from draftwise.control.base import Limit
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
-from draftwise.types import Draft, Step
+from draftwise.types import Draft, Source, Step
 
 
 class DraftState(Protocol):
@@ -16,6 +16,13 @@ class DraftState(Protocol):
     @property
     def taps(self) -> Sequence[Tap]:
         """The hidden states it reads: the target's state is opened with them. Most drafters read none."""
+        ...
+
+    def begin(self, row: int, source: Source | None) -> None:
+        """Draft for a new sequence in this row, and forget the one before.
+
+        `source`: what the target's encoder reads, None where it has none.
+        """
         ...
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:

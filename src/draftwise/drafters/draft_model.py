@@ -9,11 +9,11 @@ import numpy as np
 from draftwise.control.base import Limit, UpTo
 from draftwise.drafters.base import Drafter, DraftState
 from draftwise.drafters.none import NoDrafter
-from draftwise.errors import OptionError, TokenizerMismatchError
+from draftwise.errors import OptionError, TokenizerMismatchError, UnsupportedError
 from draftwise.models.base import LanguageModel, ModelState, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams, adjusted_probs
-from draftwise.types import Draft, Logits, Probs, Step
+from draftwise.types import Draft, Logits, Probs, Source, Step
 
 
 class DraftModel:
@@ -46,7 +46,7 @@ class DraftModel:
         has beyond the other is padding.
         """
         model = self.model
-        refuse_other_tokenizer(self.name, model, target)
+        refuse_stranger(self.name, model, target)
         capacity = min(max_length, model.max_length)
         guessing = self.drafter.open(model, num_sequences, capacity)
         try:
@@ -57,8 +57,15 @@ class DraftModel:
         return DraftModelState(self, cache, guessing, capacity, target.vocab_size, num_sequences)
 
 
-def refuse_other_tokenizer(name: str, model: LanguageModel, target: LanguageModel) -> None:
-    """Raise TokenizerMismatchError where a token id means two things to a drafter's model and its target."""
+def refuse_stranger(name: str, model: LanguageModel, target: LanguageModel) -> None:
+    """Raise TokenizerMismatchError where a token id means two things to a drafter's model and its target, and
+    UnsupportedError where the model has an encoder and the target reads nothing for it.
+    """
+    if model.encoder and not target.encoder:
+        raise UnsupportedError(
+            f"{name} has an encoder and cannot draft for {target.name}, which has none; take a draft model "
+            "without one."
+        )
     if target.tokenizer and model.tokenizer:
         difference = target.tokenizer.difference(model.tokenizer)
         if difference:
@@ -97,6 +104,11 @@ class DraftModelState:
         # first and then the second, its last token only where a distribution after it was asked for.
         self._read = [0] * num_sequences
         self._drafted: list[list[int]] = [[] for _ in range(num_sequences)]
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self._cache.begin(row, source)
+        self._guessing.begin(row, source)
+        self._read[row], self._drafted[row] = 0, []
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         return None if self._room(row, context) > 0 else 0.0

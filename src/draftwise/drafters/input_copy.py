@@ -8,7 +8,7 @@ from draftwise.drafters.draft_lengths import DraftLengths, match_confidence
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
-from draftwise.types import Draft, Step
+from draftwise.types import Draft, Source, Step
 
 _LONGEST = 3  # tokens of an n-gram by which the place in the input is found again
 # As far as the last copy went, and further: an input that is being copied is copied in long runs.
@@ -21,8 +21,8 @@ class InputCopy:
     After an insertion, a deletion or a change the output finds its place in the input again by its last one,
     two or three tokens: by the first of these that the input holds once, else by the longest that it holds,
     where that comes next. `source`: the token ids of the input, which the output is taken to begin with; None
-    takes the prompt, and waits for the output to join it. `draft_lengths`: as `DraftLengths` takes them, by
-    the tokens copied since.
+    takes what the target's encoder reads or, where it has none, the prompt, which the output then has to join
+    first. `draft_lengths`: as `DraftLengths` takes them, by the tokens copied since.
     """
 
     def __init__(
@@ -50,6 +50,12 @@ class InputCopyState:
         self._drafter = drafter
         self._vocab_size = vocab_size
         self._alignments: list[Alignment | None] = [None] * num_sequences
+        self._sources: list[tuple[int, ...] | None] = [None] * num_sequences
+
+    def begin(self, row: int, source: Source | None) -> None:
+        """The source is the input, if it is text and no other was given."""
+        self._alignments[row] = None
+        self._sources[row] = source if isinstance(source, tuple) else None
 
     def confidence(self, row: int, context: Sequence[int]) -> float:
         alignment = self._read(row, context)
@@ -82,7 +88,7 @@ class InputCopyState:
     def _read(self, row: int, context: Sequence[int]) -> "Alignment":
         alignment = self._alignments[row]
         if alignment is None:
-            source = self._drafter.source
+            source = self._sources[row] if self._drafter.source is None else self._drafter.source
             alignment = Alignment(context if source is None else source, joined=source is not None)
             alignment.num_read = len(context)
             self._alignments[row] = alignment

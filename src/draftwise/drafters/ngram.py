@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.errors import ModelError, OptionError, TokenizerMismatchError
-from draftwise.models.base import Tap, refuse_taps
+from draftwise.models.base import Encoder, Tap, refuse_taps
 from draftwise.models.context import ContextState
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits
@@ -57,6 +57,7 @@ class NgramModel:
 
     width_invariant = True
     scores_trees = True
+    encoder: Encoder | None = None
 
     def __init__(
         self,

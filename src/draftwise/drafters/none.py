@@ -6,7 +6,7 @@ from draftwise.control.base import Limit
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
-from draftwise.types import Draft, Step
+from draftwise.types import Draft, Source, Step
 
 
 class NoDrafter:
@@ -18,6 +18,9 @@ class NoDrafter:
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "NoDrafter":
         return self
+
+    def begin(self, row: int, source: Source | None) -> None:
+        """Nothing to forget."""
 
     def confidence(self, row: int, context: Sequence[int]) -> float:
         return 0.0

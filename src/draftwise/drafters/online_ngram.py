@@ -7,9 +7,9 @@ import numpy as np
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.ngram import NgramModel
 from draftwise.errors import OptionError, UnsupportedError
-from draftwise.models.base import Tap, refuse_taps
+from draftwise.models.base import Encoder, Tap, refuse_taps
 from draftwise.tokenizer import Tokenizer
-from draftwise.types import Logits
+from draftwise.types import Logits, Source
 
 _Counts = dict[tuple[int, ...], dict[int, int]]
 
@@ -25,6 +25,7 @@ class OnlineNgramModel:
     width_invariant = True
     max_length = 1 << 30
     scores_trees = False
+    encoder: Encoder | None = None
     eos_token_ids: frozenset[int] = frozenset()
     tokenizer: Tokenizer | None = None  # it knows no words, so it goes with any
 
@@ -71,6 +72,9 @@ class OnlineNgramState:
             row.forward(tokens, count)
             for row, tokens, count in zip(self._rows, token_ids, num_logits, strict=True)
         ]
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self.keep(row, 0)
 
     def keep(self, row: int, length: int) -> None:
         self._rows[row].keep(length)

@@ -9,11 +9,12 @@ from draftwise.drafters.suffix_automaton import SuffixAutomaton
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
-from draftwise.types import Draft, Step
+from draftwise.types import Draft, Source, Step
 
 
 class PromptLookup:
-    """Copies from prompt and output; needs no model, and its drafts are deterministic (`probs` None).
+    """Copies from prompt, output and the text that an encoder read; needs no model, and its drafts are
+    deterministic (`probs` None).
 
     `draft_lengths`: as `DraftLengths` takes them, with the OptionError it raises.
     """
@@ -37,6 +38,13 @@ class PromptLookupState:
     def __init__(self, draft_lengths: DraftLengths, num_sequences: int) -> None:
         self._draft_lengths = draft_lengths
         self._indexes = [SuffixAutomaton() for _ in range(num_sequences)]
+        self._sources: list[tuple[int, ...]] = [()] * num_sequences  # what stands before the contexts
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self._sources[row] = source if isinstance(source, tuple) else ()
+        self._indexes[row] = SuffixAutomaton()
+        for token_id in self._sources[row]:
+            self._indexes[row].append(token_id)
 
     def confidence(self, row: int, context: Sequence[int]) -> float:
         index = self._read(row, context)
@@ -56,7 +64,7 @@ class PromptLookupState:
 
     def _read(self, row: int, context: Sequence[int]) -> SuffixAutomaton:
         index = self._indexes[row]
-        for token_id in context[len(index) :]:
+        for token_id in context[len(index) - len(self._sources[row]) :]:
             index.append(token_id)
         return index
 
@@ -65,9 +73,17 @@ class PromptLookupState:
         most = self._draft_lengths.after(index.match_length)
         allowed = takewhile(lambda i: limit.allows(i, match_confidence(index.match_length + i)), range(most))
         length = sum(1 for _ in allowed)
-        copied = context[index.match_end : index.match_end + length]
+        copied = self._text(row, context, index.match_end, index.match_end + length)
         # A copy that reaches the end of the text goes on with what it has just written: the text is periodic.
         return Draft(tuple(islice(cycle(copied), length)))
+
+    def _text(self, row: int, context: Sequence[int], start: int, end: int) -> list[int]:
+        """A part of the row's text: the source and then the context."""
+        source = self._sources[row]
+        return [
+            *source[start:end],
+            *context[max(0, start - len(source)) : max(0, end - len(source))],
+        ]
 
     def observe(self, step: Step) -> None:
         """Nothing to learn: the text itself says what was emitted."""

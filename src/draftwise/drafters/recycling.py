@@ -12,7 +12,7 @@ from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
-from draftwise.types import Draft, Logits, Step
+from draftwise.types import Draft, Logits, Source, Step
 
 Candidates = MutableMapping[int, tuple[int, ...]]
 _BLOCK = 512  # logits whose largest is looked at first
@@ -64,6 +64,9 @@ class TokenRecyclingState:
         self._new: Candidates = {}
         self._candidates = ChainMap(self._new, drafter.candidates)
         self._last = [-1] * num_sequences  # the token that each row's latest draft follows
+
+    def begin(self, row: int, source: Source | None) -> None:
+        """Nothing to forget: the rows share what was learnt."""
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         return 0.5 if context[-1] in self._candidates else 0.0

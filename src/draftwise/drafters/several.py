@@ -7,7 +7,7 @@ from draftwise.drafters.base import Drafter, DraftState
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
-from draftwise.types import Draft, Step
+from draftwise.types import Draft, Source, Step
 
 
 class Several:
@@ -38,6 +38,10 @@ class SeveralStates:
     def __init__(self, states: Sequence[DraftState]) -> None:
         self._states = states
         self.taps: Sequence[Tap] = [tap for state in states for tap in state.taps]
+
+    def begin(self, row: int, source: Source | None) -> None:
+        for state in self._states:
+            state.begin(row, source)
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         """That of the first drafter with a guess."""

@@ -12,7 +12,7 @@ from draftwise.drafters.suffix_automaton import Place, SuffixAutomaton
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
-from draftwise.types import Draft, Step
+from draftwise.types import Draft, Source, Step
 
 _LONGEST_MATCH = 64  # tokens of a text that are looked for in the corpus: longer matches say no more
 
@@ -59,6 +59,7 @@ class _Place:
 @dataclass(slots=True)
 class _Row:
     index: SuffixAutomaton = field(default_factory=SuffixAutomaton)
+    num_source: int = 0  # tokens in the index that stand before the context: what an encoder read
     places: dict[Part, _Place] = field(default_factory=dict)
     output: list[int] = field(default_factory=list)
 
@@ -72,6 +73,13 @@ class SuffixState:
         self._drafter = drafter
         self._vocab_size = vocab_size
         self._rows = [_Row() for _ in range(num_sequences)]
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self._rows[row] = _Row()
+        if isinstance(source, tuple):
+            self._rows[row].num_source = len(source)
+            for token_id in source:
+                self._rows[row].index.append(token_id)
 
     def confidence(self, row: int, context: Sequence[int]) -> float:
         index, place = self._read(self._rows[row], context)
@@ -114,7 +122,7 @@ class SuffixState:
 
     def _read(self, row: _Row, context: Sequence[int]) -> tuple[SuffixAutomaton, Place]:
         """Read what is new; the index with the longest match, and its place. The row's own comes first."""
-        for token_id in context[len(row.index) :]:
+        for token_id in context[len(row.index) - row.num_source :]:
             row.index.append(token_id)
         best = row.index, row.index.match
         parts = self._drafter.corpus.parts

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from draftwise.control.base import Limit
-from draftwise.drafters.draft_model import refuse_other_tokenizer
+from draftwise.drafters.draft_model import refuse_stranger
 from draftwise.drafters.growth import ROOT, DynamicTree, Growth, Shape, Tree
 from draftwise.errors import OptionError, UnsupportedError
 from draftwise.models.base import LanguageModel, ModelState, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams, adjusted_probs
-from draftwise.types import Draft, Logits, Probs, Step
+from draftwise.types import Draft, Logits, Probs, Source, Step
 
 
 class TreeDraftModel:
@@ -50,7 +50,7 @@ class TreeDraftModel:
                 raise UnsupportedError(
                     f"{model.name} cannot score trees; load it with engine='torch', or draft chains."
                 )
-        refuse_other_tokenizer(self.name, self.model, target)
+        refuse_stranger(self.name, self.model, target)
         capacity = min(max_length + self.shape.most_fed, self.model.max_length)
         cache = self.model.open(num_sequences, capacity, width_invariant=False)
         return TreeDraftState(self, cache, capacity, target.vocab_size)
@@ -81,6 +81,9 @@ class TreeDraftState:
         self._cache = cache
         self._capacity = capacity
         self._target_vocab_size = target_vocab_size
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self._cache.begin(row, source)
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         return None if len(context) <= self._capacity else 0.0

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from draftwise.errors import UnsupportedError
 from draftwise.tokenizer import Tokenizer
-from draftwise.types import Logits
+from draftwise.types import Logits, Source
 
 
 @dataclass(eq=False, slots=True)
@@ -34,15 +34,29 @@ def refuse_taps(taps: Sequence[Tap], name: str) -> None:
         )
 
 
-class ModelState(Protocol):
-    """The caches of several independent sequences (rows), each with its own length.
+class Encoder(Protocol):
+    """What an encoder-decoder model has before its decoder."""
 
-    `keep(row, 0)` frees a row for another sequence.
-    """
+    start_ids: tuple[int, ...]  # what every text of the decoder begins with
+
+    def check(self, source: Source) -> None:
+        """Raise PromptError unless the encoder can read this."""
+        ...
+
+
+class ModelState(Protocol):
+    """The caches of several independent sequences (rows), each with its own length."""
 
     @property
     def lengths(self) -> Sequence[int]:
         """Tokens held for each row."""
+        ...
+
+    def begin(self, row: int, source: Source | None) -> None:
+        """Hold a new sequence in this row, and forget the one before.
+
+        An encoder reads `source`, here and once; a model without one has no use for it.
+        """
         ...
 
     def forward(
@@ -75,7 +89,7 @@ class ModelState(Protocol):
 
 
 class LanguageModel(Protocol):
-    """A causal language model over token ids; one object serves any number of open states."""
+    """A causal language model over token ids, maybe with an encoder; it serves any number of open states."""
 
     name: str
     vocab_size: int  # width of the logits; a padded vocabulary counts its padding
@@ -84,6 +98,7 @@ class LanguageModel(Protocol):
     width_invariant: bool  # whether a position's logits have the same bits in passes of any width, here
     scores_trees: bool  # whether `forward` takes `parents`
     tokenizer: Tokenizer | None
+    encoder: Encoder | None  # None: the model reads nothing but the text that it goes on with
 
     def open(
         self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from draftwise.errors import ModelError
-from draftwise.types import Logits
+from draftwise.types import Logits, Source
 
 
 class ContextModel(Protocol):
@@ -77,6 +77,9 @@ class ContextState:
             raise ModelError(
                 f"token id {outside} is outside {model.name}'s vocabulary of {model.vocab_size}."
             )
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self.keep(row, 0)
 
     def keep(self, row: int, length: int) -> None:
         del self._slots[row][length:]

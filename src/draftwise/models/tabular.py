@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from draftwise.errors import ModelError
-from draftwise.models.base import Tap, refuse_taps
+from draftwise.models.base import Encoder, Tap, refuse_taps
 from draftwise.models.context import ContextState
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits
@@ -23,6 +23,7 @@ class TabularModel:
 
     width_invariant = True
     scores_trees = True
+    encoder: Encoder | None = None
 
     def __init__(
         self,

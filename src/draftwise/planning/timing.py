@@ -15,7 +15,7 @@ import numpy as np
 
 from draftwise.control.base import Limit
 from draftwise.control.fixed import Fixed
-from draftwise.decoding import step
+from draftwise.decoding import begin, step
 from draftwise.drafters.base import Drafter
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.progress import Progress
@@ -23,7 +23,7 @@ from draftwise.randomness import Randomness, Streams
 from draftwise.sampling import SamplingParams
 from draftwise.sequence import Sequence as Row
 from draftwise.sequence import StopConditions
-from draftwise.types import Draft, Seconds, Step
+from draftwise.types import Draft, Seconds, Source, Step
 
 Clock = Callable[[], float]
 Key = TypeVar("Key", bound=Hashable)
@@ -150,6 +150,7 @@ class _Loop:
         cache = self._target.open(1, length, taps=self._drafting.taps)
         self._cache = self._opened.enter_context(closing(cache))
         self._rewind()
+        begin(self._cache, self._drafting, [self._row])
         step(self._cache, self._drafting, Fixed(0), [self._row])
 
     def _rewind(self) -> None:
@@ -179,6 +180,9 @@ class _Anything:
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "_Anything":
         return self
+
+    def begin(self, row: int, source: Source | None) -> None:
+        """Nothing to forget."""
 
     def confidence(self, row: int, context: Sequence[int]) -> None:
         """It takes no interest in what it drafts."""

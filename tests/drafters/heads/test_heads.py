@@ -25,7 +25,7 @@ from draftwise.randomness import Randomness, Streams
 from draftwise.sampling import SamplingParams
 from draftwise.sequence import Sequence as Row
 from draftwise.sequence import StopConditions
-from draftwise.types import Draft, Probs, Step, Verdict
+from draftwise.types import Draft, Probs, Source, Step, Verdict
 from draftwise.verification import Rule, verify
 from tests.drafters.heads import published, statements
 from tests.drafters.heads.published import METHODS, VOCAB_SIZE
@@ -109,6 +109,9 @@ class RecordingState:
         self._state = state
         self._drafts = drafts
         self.taps: Sequence[Tap] = state.taps
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self._state.begin(row, source)
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         return self._state.confidence(row, context)

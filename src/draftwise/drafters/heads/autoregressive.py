@@ -14,7 +14,7 @@ from draftwise.models.base import Tap
 from draftwise.models.torch.cache import RowCache
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
-from draftwise.types import Draft, Probs, Step
+from draftwise.types import Draft, Probs, Source, Step
 
 
 class FeatureHead(Protocol):
@@ -50,6 +50,10 @@ class AutoregressiveState:
         self._features = Features(head.reads, num_sequences)
         self.taps: Sequence[Tap] = [self._features.tap]
         self._cache = LayerCache(head, num_sequences, max_length, device)
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self._features.begin(row)
+        self._cache.keep(row, 0)
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         return None if self._features.are_there(row, context) else 0.0

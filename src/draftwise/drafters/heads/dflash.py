@@ -25,7 +25,7 @@ from draftwise.models.torch.cache import RowCache, Window
 from draftwise.models.torch.feed import VIEW_STEP
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
-from draftwise.types import Draft, Step
+from draftwise.types import Draft, Source, Step
 
 Rotary = tuple[torch.Tensor, torch.Tensor]
 
@@ -150,6 +150,9 @@ class DFlashState:
         # One slot at least is for padding.
         self._num_slots = -(-(max_length + head.block_size + 1) // VIEW_STEP) * VIEW_STEP
         self._cache = RowCache(num_sequences, self._num_slots)
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self._features.begin(row)
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         return None if self._features.are_there(row, context) else 0.0

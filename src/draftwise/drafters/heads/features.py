@@ -19,6 +19,11 @@ class Features:
         self._read = [0] * num_sequences
         self._unread: list[list[torch.Tensor]] = [[] for _ in range(num_sequences)]
 
+    def begin(self, row: int) -> None:
+        """Forget the text that the row held."""
+        self._read[row] = 0
+        self._unread[row].clear()
+
     def observe(self, step: Step) -> None:
         """Take over what was heard of the pass of this step."""
         fed = torch.cat(list(self.tap.rows[step.row]), dim=-1)

@@ -13,7 +13,7 @@ from draftwise.drafters.heads.features import Features
 from draftwise.models.base import Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import SamplingParams
-from draftwise.types import Draft, Step
+from draftwise.types import Draft, Source, Step
 
 FINAL = -1  # the hidden state that the output layer reads
 _MOST_LIKELY = SamplingParams()
@@ -40,6 +40,10 @@ class ParallelState:
         self.taps: Sequence[Tap] = [self._features.tap]
         self._last: list[torch.Tensor | None] = [None] * num_sequences
         self._length = [0] * num_sequences  # of the text that the last hidden state is of
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self._features.begin(row)
+        self._last[row], self._length[row] = None, 0
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         return None if self._is_ready(row, context) else 0.0

@@ -9,11 +9,11 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from draftwise.errors import ModelError, OptionError, UnsupportedError
-from draftwise.models.base import Tap, refuse_taps
+from draftwise.models.base import Encoder, Tap, refuse_taps
 from draftwise.models.onnx.manifest import NUM_LOGITS, Manifest
 from draftwise.models.onnx.probe import remembered_width_invariant
 from draftwise.tokenizer import Tokenizer
-from draftwise.types import Logits
+from draftwise.types import Logits, Source
 
 # A prompt is read in pieces of this many tokens, which bounds the memory of attention scores.
 PIECE = 256
@@ -33,6 +33,7 @@ class OnnxModel:
 
     width_invariant = False  # until the probe has shown it
     scores_trees = False  # its attention takes no mask of a tree
+    encoder: Encoder | None = None
     weight_bytes = 0  # of the file of weights; set by load_onnx
 
     def __init__(
@@ -102,6 +103,9 @@ class OnnxState:
             row.forward(fed, wanted, self._width_invariant)
             for row, fed, wanted in zip(self._rows, token_ids, num_logits, strict=True)
         ]
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self.keep(row, 0)
 
     def keep(self, row: int, length: int) -> None:
         if not 0 <= length <= self._rows[row].length:

@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from draftwise.errors import OptionError
-from draftwise.models.base import Tap
+from draftwise.models.base import Encoder, Tap
 from draftwise.models.torch.architecture import horizons, longest_text, refuse_unsupported
 from draftwise.models.torch.cache import RowCache, Window
 from draftwise.models.torch.feed import VIEW_STEP, Feed, Piece, cut
@@ -15,7 +15,7 @@ from draftwise.models.torch.hearing import Hearing, decoder_and_layers
 from draftwise.models.torch.mask import attention_masks
 from draftwise.models.torch.shallow import without_layers
 from draftwise.tokenizer import Tokenizer
-from draftwise.types import Logits
+from draftwise.types import Logits, Source
 
 # The most tokens of a row that go through the model at once: bounds the memory that a long prompt takes.
 PIECE_WIDTH = 512
@@ -30,6 +30,7 @@ class TorchModel:
 
     width_invariant = False  # matrix products of different widths round differently
     scores_trees = True
+    encoder: Encoder | None = None
 
     def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer | None = None, name: str = "") -> None:
         self.name = name or model.config.name_or_path or type(model).__name__
@@ -129,6 +130,10 @@ class TorchState:
     def lengths(self) -> Sequence[int]:
         """Tokens held for each row."""
         return tuple(self._lengths)
+
+    def begin(self, row: int, source: Source | None) -> None:
+        """Hold a new sequence in this row, and forget the one before."""
+        self._lengths[row] = 0
 
     def forward(
         self,
