@@ -40,6 +40,7 @@ from draftwise import (
 from draftwise.control.base import UpTo
 from draftwise.planning.prompts import read_prompts
 from draftwise.randomness import Streams
+from draftwise.sampling import Sampler
 from measuring import family_prompts, summary
 
 FAMILIES = (
@@ -166,7 +167,7 @@ def long_figures(
     random = [Streams.seeded(0).drafting]
 
     def propose(state: Any, context: list[int]) -> int:
-        return len(state.propose([context], [UpTo(most)], [SamplingParams()], random)[0])
+        return len(state.propose([context], [UpTo(most)], [Sampler(SamplingParams())], random)[0])
 
     def reading() -> Any:
         state = drafter.open(model, 1, len(token_ids) + 1)

@@ -11,7 +11,7 @@ from draftwise import decoding
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
 from draftwise.sampling import SamplingParams, adjusted_probs
-from draftwise.types import Probs
+from draftwise.types import Logits, Probs
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 Tokens = tuple[int, ...]
@@ -88,14 +88,23 @@ def law_of_steps(target: TabularModel, prompt: Tokens, num_tokens: int, **option
     return dict(law)
 
 
-def law_of_target(model: TabularModel, prompt: Tokens, num_tokens: int, sampling: SamplingParams) -> Law:
-    """The law of the next tokens by the chain rule: products of the target's own adjusted probabilities."""
+def law_of_target(
+    model: TabularModel,
+    prompt: Tokens,
+    num_tokens: int,
+    sampling: SamplingParams,
+    control: Callable[[Tokens, Logits], Logits] = lambda tokens, logits: logits,
+) -> Law:
+    """The law of the next tokens by the chain rule: products of the target's own adjusted probabilities.
+
+    `control`: what is done to the logits after all tokens so far, before temperature and filters.
+    """
     laws: Law = {(): 1.0}
     for _ in range(num_tokens):
         laws = {
             (*tokens, token_id): probability * p
             for tokens, probability in laws.items()
-            for token_id, p in enumerate(_next_probs(model, prompt + tokens, sampling).tolist())
+            for token_id, p in enumerate(_next_probs(model, prompt + tokens, sampling, control).tolist())
             if p > 0
         }
     return laws
@@ -106,5 +115,10 @@ def distance(one: Law, other: Law) -> float:
     return max(abs(one.get(tokens, 0.0) - other.get(tokens, 0.0)) for tokens in one.keys() | other.keys())
 
 
-def _next_probs(model: TabularModel, tokens: Tokens, sampling: SamplingParams) -> Probs:
-    return adjusted_probs(model.logits_after(tokens), sampling)
+def _next_probs(
+    model: TabularModel,
+    tokens: Tokens,
+    sampling: SamplingParams,
+    control: Callable[[Tokens, Logits], Logits],
+) -> Probs:
+    return adjusted_probs(control(tokens, model.logits_after(tokens).copy()), sampling)

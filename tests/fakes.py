@@ -10,7 +10,7 @@ from draftwise.control.base import Limit
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams, adjusted_probs
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.tokenizer import Detokenizer, Tokenizer
 from draftwise.types import Draft, Probs, Source, Step
 
@@ -36,14 +36,12 @@ class RowDrafter:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
-        return [self.draft(*row) for row in zip(contexts, limits, sampling, randomness, strict=True)]
+        return [self.draft(*row) for row in zip(contexts, limits, samplers, randomness, strict=True)]
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
         raise NotImplementedError
 
     def observe(self, step: Step) -> None:
@@ -69,25 +67,24 @@ class SamplingDrafter(RowDrafter):
         self.go_on = go_on
         self.sampling = sampling
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
         drafted: list[int] = []
         probs: list[Probs] = []
         while limit.allows(len(drafted)) and self.go_on(drafted):
-            ahead = self.next_probs([*context, *drafted], self.sampling or sampling)
+            own = Sampler(self.sampling) if self.sampling else sampler.after(drafted)
+            ahead = self.next_probs([*context, *drafted], own)
             if not limit.allows(len(drafted), float(ahead.max())):
                 break
             probs.append(ahead)
             drafted.append(randomness.sample(ahead))
         return Draft(tuple(drafted), probs)
 
-    def next_probs(self, tokens: Sequence[int], sampling: SamplingParams) -> Probs:
+    def next_probs(self, tokens: Sequence[int], sampler: Sampler) -> Probs:
         """What to draw from: no token that the target lacks; any function of the tokens would be exact."""
         known = [min(token_id, self.model.vocab_size - 1) for token_id in tokens]
         logits = self.model.logits_after(known).copy()
         logits[self.target_vocab_size :] = -np.inf
-        return adjusted_probs(logits, sampling)
+        return sampler.probs(logits)
 
 
 class BlockDrafter(RowDrafter):
@@ -96,13 +93,11 @@ class BlockDrafter(RowDrafter):
     def __init__(self, model: TabularModel) -> None:
         self.model = model
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
         probs: list[Probs] = []
         while limit.allows(len(probs)):
             at_position = [*context[1:], len(probs) % self.model.vocab_size]
-            probs.append(adjusted_probs(self.model.logits_after(at_position), sampling))
+            probs.append(sampler.probs(self.model.logits_after(at_position)))
         return Draft(tuple(randomness.sample(each) for each in probs), probs)
 
 
@@ -112,9 +107,7 @@ class GuessingDrafter(RowDrafter):
     def __init__(self, guess: Callable[[Sequence[int]], Sequence[int]]) -> None:
         self.guess = guess
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
         guessed = enumerate(self.guess(context))
         return Draft(tuple(token_id for _, token_id in takewhile(lambda at: limit.allows(at[0]), guessed)))
 

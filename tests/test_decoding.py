@@ -16,7 +16,7 @@ from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.sequence import StopConditions
 from draftwise.types import FinishReason, Generation, Origin, Step
 from tests.fakes import GuessingDrafter, PieceTokenizer, SamplingDrafter
@@ -163,7 +163,7 @@ def new_row(
     prompt: Sequence[int], seed: int, sampling: SamplingParams, max_new_tokens: int
 ) -> decoding.Sequence:
     conditions = StopConditions(max_new_tokens, stop_token_ids=frozenset([4]))
-    return decoding.Sequence(prompt, conditions, sampling, Streams.seeded(seed), None)
+    return decoding.Sequence(prompt, conditions, Sampler(sampling), Streams.seeded(seed), None)
 
 
 def run_rows(rows: list[decoding.Sequence], drafter: Drafter) -> list[list[int]]:

@@ -17,7 +17,7 @@ from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.torch import TorchModel
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.sequence import Sequence as Row
 from draftwise.sequence import StopConditions
 from draftwise.types import FinishReason
@@ -145,7 +145,7 @@ def test_rows_of_a_batch_are_the_same_rows_alone(pair: Pair, drafter: str) -> No
     ]
 
     rows = [
-        Row(prompt, StopConditions(budget), SamplingParams(), Streams.seeded(row), None)
+        Row(prompt, StopConditions(budget), Sampler(SamplingParams()), Streams.seeded(row), None)
         for row, (prompt, budget) in enumerate(zip(prompts, budgets, strict=True))
     ]
     max_length = max(len(row.token_ids) + row.budget for row in rows)

@@ -14,7 +14,7 @@ from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness
-from draftwise.sampling import Distributions, SamplingParams, point_mass
+from draftwise.sampling import Distributions, Sampler, SamplingParams, point_mass
 from draftwise.types import Draft, Logits, Probs, Verdict
 from draftwise.verification import RULES, Rule, acceptance_probability, residual, verify
 from tests.enumeration import distance, law_of_generate, law_of_steps, law_of_target
@@ -228,33 +228,29 @@ def with_softmax_of_the_guess(
 class FilteredAtTheLastPosition(Distributions):
     """Applies the filters to the bonus position alone."""
 
-    def __init__(self, logits: Logits, sampling: SamplingParams) -> None:
-        super().__init__(logits, sampling)
-        unfiltered = Distributions(logits, SamplingParams(sampling.temperature))
+    def __init__(self, logits: Logits, sampler: Sampler, draft: Draft) -> None:
+        super().__init__(logits, sampler, draft)
+        unfiltered = Distributions(logits, Sampler(SamplingParams(sampler.params.temperature)), draft)
         self._probs = dict(enumerate(unfiltered[:-1]))
 
 
 class StoresOtherProbs(SamplingDrafter):
     """Hands over the unfiltered distribution, and not the one it drew from."""
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
-        draft = super().draft(context, limit, sampling, randomness)
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
+        draft = super().draft(context, limit, sampler, randomness)
         tokens = [*context, *draft.token_ids]
         return Draft(
             draft.token_ids,
-            [self.next_probs(tokens[: len(context) + i], SAMPLED) for i in range(len(draft))],
+            [self.next_probs(tokens[: len(context) + i], Sampler(SAMPLED)) for i in range(len(draft))],
         )
 
 
 class DropsATokenForItsValue(SamplingDrafter):
     """Ends its draft before the first 0 that it drew."""
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
-        draft = super().draft(context, limit, sampling, randomness)
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
+        draft = super().draft(context, limit, sampler, randomness)
         assert draft.probs is not None
         kept = (*draft.token_ids, 0).index(0)
         return Draft(draft.token_ids[:kept], draft.probs[:kept])

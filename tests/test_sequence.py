@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from draftwise.errors import OptionError
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.sequence import Sequence, StopConditions
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import FinishReason
@@ -25,7 +25,7 @@ def sequence(
     tokenizer: Tokenizer | None = TOKENIZER,
 ) -> Sequence:
     conditions = StopConditions(max_new_tokens, frozenset(eos), frozenset(stop), stop_strings)
-    return Sequence([A, A], conditions, SamplingParams(), Streams.seeded(0), tokenizer)
+    return Sequence([A, A], conditions, Sampler(SamplingParams()), Streams.seeded(0), tokenizer)
 
 
 def test_text_is_given_out_as_its_tokens_come() -> None:

@@ -16,7 +16,7 @@ from draftwise.drafters.tree import TreeDraftModel
 from draftwise.errors import UnsupportedError
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness, Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.sequence import StopConditions
 from draftwise.types import Draft, FinishReason, Origin, Seconds, Step
 from tests.enumeration import distance, law_of_generate, law_of_steps, law_of_target
@@ -36,12 +36,10 @@ class DrawnTree(RowDrafter):
         self.model, self.parents, self.replacement = model, tuple(parents), replacement
         self.default_num_draft_tokens = len(parents)
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
         allowed = next((n for n in range(len(self.parents)) if not limit.allows(n)), len(self.parents))
         setting = Setting(
-            self.model, self.model, self.parents[:allowed], self.replacement, tuple(context), sampling
+            self.model, self.model, self.parents[:allowed], self.replacement, tuple(context), sampler.params
         )
         lazy = setting.draft(randomness)
         assert lazy.probs is not None
@@ -120,9 +118,7 @@ def test_what_counts_as_rejected_in_a_tree() -> None:
 class Guess(RowDrafter):
     """A tree whose second branch is right: it counts up from the last token."""
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
         right = [context[-1] + n for n in range(1, 5)]
         return Draft((7, right[0], 7, right[1], 6, right[2], right[3]), None, (-1, -1, 1, 1, 0, 3, 5))
 
@@ -141,7 +137,7 @@ def test_a_stop_inside_an_accepted_path(at: int, how: str) -> None:
         counting.eos_token_ids,
         stop_strings=("abcdef"[at + 1],) if how == "stop string" else (),
     )
-    row = decoding.Sequence([0], stop, GREEDY, Streams.seeded(0), letters)
+    row = decoding.Sequence([0], stop, Sampler(GREEDY), Streams.seeded(0), letters)
     cache = counting.open(1, 60)
     (done,) = step(cache, Guess().open(counting, 1, 60), Fixed(9), [row])
     assert done.emitted == tuple(range(1, at + 2))
@@ -169,11 +165,9 @@ class Mixed(RowDrafter):
         ]
         return self
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
         state = DRAFTERS["drawn"] if context[-1] else DraftModel(OTHER)
-        return state.open(TARGET, 1, 60).propose([context], [limit], [sampling], [randomness])[0]
+        return state.open(TARGET, 1, 60).propose([context], [limit], [sampler], [randomness])[0]
 
 
 @pytest.mark.parametrize("drafter", [*DRAFTERS.values(), Mixed()], ids=[*DRAFTERS, "mixed"])
@@ -183,7 +177,7 @@ def test_rows_together_are_the_same_rows_alone(drafter: Drafter, sampling: Sampl
 
     def run(chosen: Sequence[tuple[list[int], int, int]]) -> list[list[int]]:
         rows = [
-            decoding.Sequence(prompt, StopConditions(budget), sampling, Streams.seeded(seed), None)
+            decoding.Sequence(prompt, StopConditions(budget), Sampler(sampling), Streams.seeded(seed), None)
             for prompt, seed, budget in chosen
         ]
         drafting, cache = drafter.open(TARGET, len(rows), 60), TARGET.open(len(rows), 60)

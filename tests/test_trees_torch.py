@@ -16,7 +16,7 @@ from draftwise.drafters.growth import DynamicTree, StaticTree
 from draftwise.drafters.tree import TreeDraftModel
 from draftwise.models.torch import TorchModel, engine
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams, adjusted_probs
+from draftwise.sampling import Sampler, SamplingParams, adjusted_probs
 from draftwise.sequence import Sequence as Row
 from draftwise.sequence import StopConditions
 from draftwise.types import Probs
@@ -73,7 +73,8 @@ def p_value(target: TorchModel, drafter: Drafter, verification: str) -> float:
     """Of the joint counts of two tokens, over rows that share their passes."""
     rule = find_rule(verification)
     rows = [
-        Row(PROMPT, StopConditions(7), SAMPLING, Streams.seeded(seed), None, rule) for seed in range(NUM_RUNS)
+        Row(PROMPT, StopConditions(7), Sampler(SAMPLING), Streams.seeded(seed), None, rule)
+        for seed in range(NUM_RUNS)
     ]
     with (
         closing(drafter.open(target, NUM_RUNS, len(PROMPT) + 7)) as drafting,

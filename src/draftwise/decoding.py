@@ -21,7 +21,7 @@ from draftwise.drafters.several import Several
 from draftwise.errors import PromptError
 from draftwise.models.base import LanguageModel, ModelState
 from draftwise.randomness import CoupledStreams, Streams
-from draftwise.sampling import Distributions, SamplingParams
+from draftwise.sampling import Distributions, Sampler, SamplingParams
 from draftwise.sequence import Sequence, StopConditions
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Generation, Seconds, Source, Step
@@ -44,7 +44,7 @@ def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: 
     drafts = drafting.propose(
         [row.token_ids for row in rows],
         controller.limits(rows),
-        [row.sampling for row in rows],
+        [row.sampler for row in rows],
         [each.drafting for each in streams],
     )
     drafted = perf_counter()
@@ -62,7 +62,7 @@ def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: 
     emissions = []
     for row in active:
         sequence, draft = rows[row], drafts[row]
-        target_probs = Distributions(logits[row], sequence.sampling)
+        target_probs = Distributions(logits[row], sequence.sampler, draft)
         verdict = sequence.rule(draft, target_probs, streams[row].acceptance, streams[row].recovery)
         emitted = (*(draft.token_ids[index] for index in verdict.path), verdict.token_id)
         held = len(sequence.token_ids)
@@ -151,7 +151,7 @@ def stream(
     sequence = Sequence(
         prompt_ids,
         stop_conditions,
-        sampling or SamplingParams(),
+        Sampler.start(sampling or SamplingParams(), prompt_ids, target),
         CoupledStreams(seed) if verification == "coupled" else Streams.seeded(seed),
         target.tokenizer,
         find_rule(verification, lenience),

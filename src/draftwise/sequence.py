@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from draftwise.checks import whole_number
 from draftwise.errors import OptionError
 from draftwise.randomness import CoupledStreams, Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import FinishReason, Source
 from draftwise.verification import Rule, verify
@@ -39,7 +39,7 @@ class Sequence:
         self,
         prompt: Tokens[int],
         stop: StopConditions,
-        sampling: SamplingParams,
+        sampler: Sampler,
         streams: Streams | CoupledStreams,
         tokenizer: Tokenizer | None,
         rule: Rule = verify,
@@ -52,7 +52,7 @@ class Sequence:
         self.token_ids = list(prompt)
         self.num_prompt_tokens = len(prompt)
         self.stop = stop
-        self.sampling = sampling
+        self.sampler = sampler
         self.streams = streams
         self.rule = rule
         self.source = source
@@ -77,6 +77,7 @@ class Sequence:
             pieces.append(self._append(token_id))
             if self.finish_reason:
                 break
+        self.sampler = self.sampler.after(token_ids[: len(pieces)])
         return tuple(pieces)
 
     def _append(self, token_id: int) -> str:

@@ -4,7 +4,7 @@
 draft's, as in Leviathan, Kalman and Matias (arXiv 2211.17192).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -18,6 +18,10 @@ Logits = NDArray[np.floating]
 # What the encoder of an encoder-decoder model reads: token ids, or sound, as a waveform `[samples]` or as
 # features `[mel bins, frames]`.
 Source = tuple[int, ...] | NDArray[np.floating]
+TokenIds = NDArray[np.int64]
+# From the tokens so far, the prompt's too, and the logits `[vocabulary]` after them to other logits of that
+# shape: a function of these two alone. It may change the logits in place and return them, not the tokens.
+Control = Callable[[TokenIds, Logits], Logits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,10 @@ class Draft:
             return None
         return [*range(-1, num_tokens - 1), *(num_tokens + parent for parent in self.parents)]
 
+    def path_to(self, index: int) -> list[int]:
+        """The tokens that lead to the one at `index`, and that one; -1 is the text: none."""
+        return path_to(index, self.token_ids, self.parents)
+
     def children(self) -> list[list[int]]:
         """The guesses that follow the text, then those that follow each token, in the order drawn.
 
@@ -66,6 +74,15 @@ class Draft:
         for token, parent in enumerate(range(-1, len(self) - 1) if self.parents is None else self.parents):
             following[parent + 1].append(token)
         return following
+
+
+def path_to(node: int, token_ids: Sequence[int], parents: Sequence[int] | None) -> list[int]:
+    """The guesses from the first depth down to `node`, -1 being the text; parents as those of a draft."""
+    path = []
+    while node >= 0:
+        path.append(token_ids[node])
+        node = node - 1 if parents is None else parents[node]
+    return path[::-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 from draftwise.control.adaptive import Adaptive
 from draftwise.control.cost import CostModel
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.sequence import Sequence as Row
 from draftwise.sequence import StopConditions
 from draftwise.types import Seconds, Step
@@ -75,7 +75,7 @@ def play(
 ) -> list[Played]:
     """Run a controller; what is accepted is drawn, and what is counted is the mean of it."""
     random = np.random.default_rng(seed)
-    row = Row([0], StopConditions(10**9), SamplingParams(), Streams.seeded(seed), None)
+    row = Row([0], StopConditions(10**9), Sampler(SamplingParams()), Streams.seeded(seed), None)
     played = []
     for _ in range(num_steps):
         chances = [guesser.acceptance(random) for guesser in guessers]

@@ -12,7 +12,7 @@ from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.sequence import Sequence as Row
 from draftwise.types import Draft, Step
 from tests.enumeration import distance, law_of_generate, law_of_target
@@ -43,10 +43,8 @@ class Confident:
 class DropsWhatItIsUnsureOf(SamplingDrafter):
     """Looks at the probability of the token that it drew, and takes an unlikely one back."""
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
-        draft = super().draft(context, limit, sampling, randomness)
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
+        draft = super().draft(context, limit, sampler, randomness)
         likely = [
             probs[token_id] > 0.4 for token_id, probs in zip(draft.token_ids, draft.probs or (), strict=True)
         ]

@@ -25,7 +25,7 @@ from draftwise.drafters.tree import TreeDraftModel
 from draftwise.models.base import LanguageModel
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness, Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.types import Draft, Logits, Seconds, Step
 
 VOCAB_SIZE = 4
@@ -181,7 +181,8 @@ def ask(
         confidence = state.confidence(row, context)
         assert confidence is None or 0 <= confidence <= 1
     asked = [Sure(limit, least_confidence) for limit in limits]
-    drafts = state.propose(lent, asked, sampling, [drafting(seed) for seed in seeds])
+    samplers = [Sampler(each) for each in sampling]
+    drafts = state.propose(lent, asked, samplers, [drafting(seed) for seed in seeds])
     assert lent == [list(context) for context in contexts], "a drafter changed a context"
     for context in lent:
         context.clear()  # nor may it keep one

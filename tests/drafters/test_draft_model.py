@@ -14,7 +14,7 @@ from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Draft, Logits
 from tests.drafters.conformance import TARGET, ask, ask_one, assert_same_draft
@@ -120,9 +120,7 @@ class Guess(RowDrafter):
     def __init__(self, *token_ids: int) -> None:
         self.token_ids = token_ids
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
         return Draft(self.token_ids[: sum(1 for _ in takewhile(limit.allows, range(9)))])
 
 

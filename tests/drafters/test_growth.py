@@ -14,7 +14,7 @@ from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams, adjusted_probs
+from draftwise.sampling import Sampler, SamplingParams, adjusted_probs
 from draftwise.types import Draft
 from tests.fakes import PieceTokenizer
 
@@ -33,7 +33,7 @@ def grown(
 ) -> Draft:
     state = TreeDraftModel(model, shape, sampled=sampled).open(TARGET, 1, 50)
     allowed = UpTo(limit) if isinstance(limit, int) else limit
-    return state.propose([CONTEXT], [allowed], [sampling], [Streams.seeded(0).drafting])[0]
+    return state.propose([CONTEXT], [allowed], [Sampler(sampling)], [Streams.seeded(0).drafting])[0]
 
 
 def paths(draft: Draft) -> list[tuple[int, ...]]:

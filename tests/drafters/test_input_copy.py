@@ -6,7 +6,7 @@ from draftwise.control.base import UpTo
 from draftwise.drafters.input_copy import InputCopy, InputCopyState
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 
 TARGET = TabularModel.random(1000, order=1, seed=0)
 SOURCE = list(range(100, 160))
@@ -20,7 +20,7 @@ def opened(source: list[int] | None = None, prompt: list[int] | None = None) -> 
 
 
 def propose(state: InputCopyState, context: list[int], limit: int = 100) -> tuple[int, ...]:
-    return state.propose([context], [UpTo(limit)], [SamplingParams()], [Streams.seeded(0).drafting])[
+    return state.propose([context], [UpTo(limit)], [Sampler(SamplingParams())], [Streams.seeded(0).drafting])[
         0
     ].token_ids
 

@@ -9,7 +9,7 @@ from draftwise.control.base import UpTo
 from draftwise.drafters.prompt_lookup import PromptLookup, PromptLookupState
 from draftwise.errors import OptionError
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from tests.drafters.conformance import TARGET
 
 
@@ -18,7 +18,9 @@ def opened(drafter: PromptLookup | None = None) -> PromptLookupState:
 
 
 def propose(state: PromptLookupState, context: Sequence[int], limit: int = 100) -> tuple[int, ...]:
-    draft = state.propose([context], [UpTo(limit)], [SamplingParams()], [Streams.seeded(0).drafting])[0]
+    draft = state.propose(
+        [context], [UpTo(limit)], [Sampler(SamplingParams())], [Streams.seeded(0).drafting]
+    )[0]
     assert draft.probs is None
     return draft.token_ids
 

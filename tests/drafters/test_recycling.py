@@ -11,14 +11,14 @@ from draftwise.drafters.recycling import TokenRecycling, TokenRecyclingState, li
 from draftwise.errors import OptionError
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.types import Seconds, Step
 
 TARGET = TabularModel.random(50, order=1, seed=0)
 
 
 def propose(state: TokenRecyclingState, context: list[int], limit: int = 3) -> tuple[int, ...]:
-    return state.propose([context], [UpTo(limit)], [SamplingParams()], [Streams.seeded(0).drafting])[
+    return state.propose([context], [UpTo(limit)], [Sampler(SamplingParams())], [Streams.seeded(0).drafting])[
         0
     ].token_ids
 

@@ -20,7 +20,7 @@ from draftwise.errors import OptionError
 from draftwise.models.tabular import TabularModel
 from draftwise.models.torch import TorchModel
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams, adjusted_probs
+from draftwise.sampling import Sampler, SamplingParams, adjusted_probs
 from tests.models.tiny import ARCHITECTURES, llama, one_thread
 
 __all__ = ["one_thread"]
@@ -86,7 +86,7 @@ def test_the_shared_cache_stays_the_targets(target: TorchModel, option: str, num
 def drafts_of(state: object, contexts: list[list[int]]) -> list[tuple[int, ...]]:
     count = len(contexts)
     random = [Streams.seeded(row).drafting for row in range(count)]
-    drafts = state.propose(contexts, [UpTo(3)] * count, [SAMPLED] * count, random)  # type: ignore[attr-defined]
+    drafts = state.propose(contexts, [UpTo(3)] * count, [Sampler(SAMPLED)] * count, random)  # type: ignore[attr-defined]
     for draft in drafts:
         assert draft.probs is not None
     return [draft.token_ids for draft in drafts]
@@ -99,7 +99,10 @@ def test_it_drafts_where_the_targets_cache_ends(target: TorchModel, option: str)
     state = own.open(target, 2, 60)
     cache = target.open(2, 60, taps=state.taps)
     contexts = [list(PROMPT), PROMPT[:4]]
-    assert [len(draft) for draft in state.propose(contexts, [UpTo(3)] * 2, [SAMPLED] * 2, [])] == [0, 0]
+    assert [len(draft) for draft in state.propose(contexts, [UpTo(3)] * 2, [Sampler(SAMPLED)] * 2, [])] == [
+        0,
+        0,
+    ]
     assert state.confidence(0, contexts[0]) == 0
     cache.forward([context[:-1] for context in contexts], [1, 1])
     assert state.confidence(0, contexts[0]) is None
@@ -130,7 +133,7 @@ def test_an_early_exit_gives_the_same_drafts_in_either_cache(target: TorchModel)
     target.open(1, 60, taps=shared.taps).forward([PROMPT[:-1]], [1])
     for sampling in (SamplingParams(), SAMPLED):
         one, other = (
-            state.propose([PROMPT], [UpTo(4)], [sampling], [Streams.seeded(0).drafting])[0]
+            state.propose([PROMPT], [UpTo(4)], [Sampler(sampling)], [Streams.seeded(0).drafting])[0]
             for state in (shared, alone)
         )
         assert one.token_ids == other.token_ids

@@ -14,7 +14,7 @@ from draftwise.drafters.several import Several
 from draftwise.errors import TokenizerMismatchError
 from draftwise.models.base import LanguageModel
 from draftwise.models.tabular import TabularModel
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.types import Draft
 from tests.drafters.conformance import TARGET, assert_same_draft, drafting
 from tests.enumeration import distance, law_of_generate, law_of_target
@@ -37,7 +37,9 @@ class Chosen(UpTo):
 
 def propose(state: DraftState, contexts: Sequence[Sequence[int]], limits: Sequence[UpTo]) -> list[Draft]:
     rows = len(contexts)
-    return state.propose(contexts, limits, [SAMPLED] * rows, [drafting(seed) for seed in range(rows)])
+    return state.propose(
+        contexts, limits, [Sampler(SAMPLED)] * rows, [drafting(seed) for seed in range(rows)]
+    )
 
 
 def test_the_first_with_a_guess_drafts() -> None:
@@ -46,7 +48,9 @@ def test_the_first_with_a_guess_drafts() -> None:
     assert copied == Draft((2, 0))
     (drawn,) = propose(both, [[*REPEATING, 3]], [UpTo(2)])
     assert_same_draft(drawn, propose(MODEL.open(TARGET, 1, 100), [[*REPEATING, 3]], [UpTo(2)])[0])
-    assert Several([NoDrafter()]).open(TARGET, 1, 100).propose([NEW], [UpTo(2)], [SAMPLED], []) == [Draft()]
+    assert Several([NoDrafter()]).open(TARGET, 1, 100).propose([NEW], [UpTo(2)], [Sampler(SAMPLED)], []) == [
+        Draft()
+    ]
 
 
 def test_each_row_has_its_own() -> None:

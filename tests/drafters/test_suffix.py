@@ -15,7 +15,7 @@ from draftwise.drafters.suffix import Suffix
 from draftwise.errors import ModelError, OptionError, TokenizerMismatchError, UnsupportedError
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.tokenizer import Tokenizer
 
 TARGET = TabularModel.random(600, order=1, seed=0)
@@ -27,7 +27,9 @@ def opened(*outputs: list[int], max_tokens: int = 1000, learn: bool = False) -> 
 
 
 def propose(state: DraftState, context: list[int], limit: int = 100) -> tuple[int, ...]:
-    draft = state.propose([context], [UpTo(limit)], [SamplingParams()], [Streams.seeded(0).drafting])[0]
+    draft = state.propose(
+        [context], [UpTo(limit)], [Sampler(SamplingParams())], [Streams.seeded(0).drafting]
+    )[0]
     assert draft.probs is None
     return draft.token_ids
 
@@ -169,7 +171,7 @@ def test_a_corpus_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
 def test_a_tree_has_what_is_likeliest_first() -> None:
     state = Suffix(branching=2).open(TARGET, 1, 100)
     text = [1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 4, 7, 1, 2]
-    draft = state.propose([text], [UpTo(4)], [SamplingParams()], [Streams.seeded(0).drafting])[0]
+    draft = state.propose([text], [UpTo(4)], [Sampler(SamplingParams())], [Streams.seeded(0).drafting])[0]
     assert draft.token_ids[:2] == (3, 4)
     assert draft.parents is not None
     assert draft.parents[:2] == (-1, -1)  # 3 came twice, 4 once: each likelier than what follows them

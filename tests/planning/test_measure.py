@@ -18,7 +18,7 @@ from draftwise.models.tabular import TabularModel
 from draftwise.planning.acceptance import Acceptance, measure_acceptance
 from draftwise.planning.measure import Text, traces, write_text
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams, adjusted_probs
+from draftwise.sampling import Sampler, SamplingParams, adjusted_probs
 from draftwise.theory import expected_tokens
 from draftwise.types import Draft, Step
 from tests.fakes import GuessingDrafter, SamplingDrafter
@@ -150,9 +150,7 @@ def test_prompt_lookup_is_replayed() -> None:
 class TreeDrafter(GuessingDrafter):
     """Two guesses at one position."""
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
         return Draft((1, 2), parents=(-1, -1))
 
 
@@ -167,9 +165,7 @@ class ListeningDrafter(GuessingDrafter):
         assert step.num_fed == (3 if self.heard == 0 else 1)
         (self.heard,) = step.emitted
 
-    def draft(
-        self, context: Sequence[int], limit: Limit, sampling: SamplingParams, randomness: Randomness
-    ) -> Draft:
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
         assert self.heard in (0, context[-1])
         return Draft((self.heard,), [np.eye(6)[self.heard]] if self.samples else None)
 

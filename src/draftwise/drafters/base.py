@@ -6,7 +6,7 @@ from typing import Protocol
 from draftwise.control.base import Limit
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.types import Draft, Source, Step
 
 
@@ -33,7 +33,7 @@ class DraftState(Protocol):
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         """Guess the tokens that follow `contexts[row]` as far as `limits[row]` allows; none is a guess too.

@@ -1,19 +1,17 @@
 """A smaller language model guesses: it drafts one token after another (2211.17192, Algorithm 1)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import takewhile
 
-import numpy as np
-
 from draftwise.control.base import Limit, UpTo
+from draftwise.drafters.ahead import Next
 from draftwise.drafters.base import Drafter, DraftState
 from draftwise.drafters.none import NoDrafter
 from draftwise.errors import OptionError, TokenizerMismatchError, UnsupportedError
 from draftwise.models.base import LanguageModel, ModelState, Tap
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams, adjusted_probs
-from draftwise.types import Draft, Logits, Probs, Source, Step
+from draftwise.sampling import Sampler
+from draftwise.types import Draft, Probs, Source, Step
 
 
 class DraftModel:
@@ -121,7 +119,7 @@ class DraftModelState:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         def goes_on(row: int) -> bool:
@@ -133,7 +131,7 @@ class DraftModelState:
         feeds = [self._catch_up(row, context) if goes_on(row) else [] for row, context in enumerate(contexts)]
         for row in [row for row, feed in enumerate(feeds) if feed]:
             self._read[row], self._drafted[row] = len(contexts[row]), drafted[row]
-        guesses = self._guess(contexts, [bool(feed) for feed in feeds], sampling, randomness)
+        guesses = self._guess(contexts, [bool(feed) for feed in feeds], samplers, randomness)
         while any(feeds):
             logits = self._cache.forward(
                 [[*feed, *guess] for feed, guess in zip(feeds, guesses, strict=True)],
@@ -142,8 +140,9 @@ class DraftModelState:
             for row in [row for row, feed in enumerate(feeds) if feed]:
                 feeds[row], guess, guesses[row] = [], guesses[row], []
                 for scores, guessed in zip(logits[row], [*guess, None], strict=True):
-                    ahead = Next(scores[: self._target_vocab_size], sampling[row])
-                    if not limits[row].allows(len(drafted[row]), ahead.confidence):
+                    sampler = samplers[row].after(drafted[row])
+                    ahead = Next(scores[: self._target_vocab_size], sampler)
+                    if not (ahead.confidence and limits[row].allows(len(drafted[row]), ahead.confidence)):
                         break
                     drafted[row].append(ahead.draw(randomness[row]))
                     if ahead.probs is not None:
@@ -165,7 +164,7 @@ class DraftModelState:
         self,
         contexts: Sequence[Sequence[int]],
         active: Sequence[bool],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Sequence[int]]:
         """What this model's draft will be, says its own drafter: fed with the context, in the same pass.
@@ -176,7 +175,7 @@ class DraftModelState:
             UpTo(max(0, min(self._most_guessed, self._room(row, context) - 1)) if active[row] else 0)
             for row, context in enumerate(contexts)
         ]
-        greedy = [replace(row, temperature=0.0) for row in sampling]
+        greedy = [sampler.greedy() for sampler in samplers]
         drafts = self._guessing.propose(contexts, limits, greedy, randomness)
         return [
             tuple(takewhile(lambda token_id: token_id < self._vocab_size, draft.token_ids))
@@ -207,21 +206,3 @@ def _num_shared(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens both begin with."""
     parted_at = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(parted_at, min(len(one), len(other)))
-
-
-class Next:
-    """The next draft token before it is drawn: its distribution, and how sure the draft model is of it."""
-
-    def __init__(self, logits: Logits, sampling: SamplingParams) -> None:
-        """`logits`: `[vocabulary]`, no wider than the target's."""
-        self._best = int(np.argmax(logits))
-        # Greedily a point mass; None says so, and spares the verification a row as wide as the vocabulary.
-        self.probs: Probs | None = None
-        if sampling.temperature == 0:
-            self.confidence = 1 / float(np.exp(logits - logits[self._best]).sum())
-        else:
-            self.probs = adjusted_probs(logits, sampling)
-            self.confidence = float(self.probs[self._best])
-
-    def draw(self, randomness: Randomness) -> int:
-        return self._best if self.probs is None else randomness.sample(self.probs)

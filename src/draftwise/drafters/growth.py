@@ -10,7 +10,7 @@ import numpy as np
 from draftwise.control.base import Limit
 from draftwise.errors import OptionError
 from draftwise.randomness import Randomness
-from draftwise.types import Draft, Probs
+from draftwise.types import Draft, Probs, path_to
 
 ROOT = -1  # the text before the draft
 
@@ -45,6 +45,10 @@ class Tree:
             while (node := self.parents[node]) != ROOT:
                 above.add(node)
         return [*sorted(above), *nodes]
+
+    def path_to(self, node: int) -> list[int]:
+        """As `Draft.path_to`."""
+        return path_to(node, self.token_ids, self.parents)
 
     def draft(self) -> Draft:
         return Draft(tuple(self.token_ids), self.probs or None, tuple(self.parents))

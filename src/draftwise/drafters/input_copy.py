@@ -7,7 +7,7 @@ from draftwise.control.base import Limit
 from draftwise.drafters.draft_lengths import DraftLengths, match_confidence
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.types import Draft, Source, Step
 
 _LONGEST = 3  # tokens of an n-gram by which the place in the input is found again
@@ -65,7 +65,7 @@ class InputCopyState:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         drafts = []

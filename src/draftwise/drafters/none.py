@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from draftwise.control.base import Limit
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.types import Draft, Source, Step
 
 
@@ -29,7 +29,7 @@ class NoDrafter:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         return [Draft()] * len(contexts)

@@ -8,7 +8,7 @@ from draftwise.drafters.draft_lengths import DRAFT_LENGTHS, DraftLengths, match_
 from draftwise.drafters.suffix_automaton import SuffixAutomaton
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.types import Draft, Source, Step
 
 
@@ -54,7 +54,7 @@ class PromptLookupState:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         return [

@@ -11,7 +11,7 @@ from draftwise.drafters.likeliest_paths import check_branching, likeliest_paths,
 from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.types import Draft, Logits, Source, Step
 
 Candidates = MutableMapping[int, tuple[int, ...]]
@@ -75,7 +75,7 @@ class TokenRecyclingState:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         self._last = [context[-1] for context in contexts]

@@ -6,7 +6,7 @@ from draftwise.control.base import Limit, UpTo
 from draftwise.drafters.base import Drafter, DraftState
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.types import Draft, Source, Step
 
 
@@ -52,7 +52,7 @@ class SeveralStates:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         chosen = [
@@ -66,7 +66,7 @@ class SeveralStates:
             own = [
                 limit if index == choice else UpTo(0) for limit, choice in zip(limits, chosen, strict=True)
             ]
-            proposed = self._states[index].propose(contexts, own, sampling, randomness)
+            proposed = self._states[index].propose(contexts, own, samplers, randomness)
             for row, choice in enumerate(chosen):
                 if choice == index:
                     drafts[row] = proposed[row]

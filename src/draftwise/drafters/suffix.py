@@ -11,7 +11,7 @@ from draftwise.drafters.likeliest_paths import check_branching, likeliest_paths,
 from draftwise.drafters.suffix_automaton import Place, SuffixAutomaton
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.types import Draft, Source, Step
 
 _LONGEST_MATCH = 64  # tokens of a text that are looked for in the corpus: longer matches say no more
@@ -90,7 +90,7 @@ class SuffixState:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         return [

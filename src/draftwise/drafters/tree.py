@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from draftwise.control.base import Limit
+from draftwise.drafters.ahead import likelihood
 from draftwise.drafters.draft_model import refuse_stranger
 from draftwise.drafters.growth import ROOT, DynamicTree, Growth, Shape, Tree
 from draftwise.errors import OptionError, UnsupportedError
 from draftwise.models.base import LanguageModel, ModelState, Tap
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams, adjusted_probs
-from draftwise.types import Draft, Logits, Probs, Source, Step
+from draftwise.sampling import Sampler
+from draftwise.types import Draft, Logits, Source, Step
 
 
 class TreeDraftModel:
@@ -92,14 +93,14 @@ class TreeDraftState:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         drafts = [Draft()] * len(contexts)
         growing: dict[int, _Growing] = {}
         for row, context in enumerate(contexts):
             if len(context) <= self._capacity and limits[row].allows(0):
-                draws = self._drafter.sampled and sampling[row].temperature > 0
+                draws = self._drafter.sampled and samplers[row].params.temperature > 0
                 tree = Tree(randomness[row] if draws else None)
                 growth = self._drafter.shape.grow(tree, limits[row])
                 growing[row] = _Growing(tree, growth, next(growth))
@@ -107,7 +108,15 @@ class TreeDraftState:
             logits = self._pass(contexts, growing)
             for row, grown in list(growing.items()):
                 try:
-                    nodes = grown.growth.send([self._ahead(each, sampling[row]) for each in logits[row]])
+                    nodes = grown.growth.send(
+                        [
+                            likelihood(
+                                each[: self._target_vocab_size],
+                                samplers[row].after(grown.tree.path_to(node)),
+                            )
+                            for node, each in zip(grown.nodes, logits[row], strict=True)
+                        ]
+                    )
                     if len(contexts[row]) + len(grown.tree.lineage(nodes)) > self._capacity:
                         grown.growth.send([])
                     growing[row] = _Growing(grown.tree, grown.growth, nodes)
@@ -137,11 +146,6 @@ class TreeDraftState:
         for row in growing:
             self._cache.keep(row, len(contexts[row]))
         return logits
-
-    def _ahead(self, logits: Logits, sampling: SamplingParams) -> Probs:
-        """How likely each token is to follow; of a greedy row, too, by the draft model's softmax."""
-        shown = sampling if sampling.temperature else SamplingParams(1.0)
-        return adjusted_probs(logits[: self._target_vocab_size], shown)
 
     def observe(self, step: Step) -> None:
         """Nothing to learn: the contexts say what was accepted."""

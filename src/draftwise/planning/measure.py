@@ -23,7 +23,7 @@ from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.errors import UnsupportedError
 from draftwise.models.base import LanguageModel
 from draftwise.randomness import Streams
-from draftwise.sampling import SamplingParams, adjusted_probs, point_mass
+from draftwise.sampling import Sampler, SamplingParams, point_mass
 from draftwise.theory import acceptance_rate
 from draftwise.types import Draft, Logits, Probs, Seconds, Step
 
@@ -168,9 +168,10 @@ def _guesses(
             return
         context = list(text.prompt_ids)
         drafting = Streams.seeded(0).drafting
+        sampler = Sampler.start(text.sampling, context, target)
         with _listening(target, state, text) as hear:
             for token_id in text.output_ids:
-                draft = state.propose([context], [UpTo(max_draft_tokens)], [text.sampling], [drafting])[0]
+                draft = state.propose([context], [UpTo(max_draft_tokens)], [sampler], [drafting])[0]
                 if draft.parents is not None:
                     raise UnsupportedError(_only_a_run_shows(drafter.name, "drafts trees"))
                 if state.taps and draft.probs is not None:
@@ -180,6 +181,7 @@ def _guesses(
                 yield _proposed(draft, samplings, max_draft_tokens)
                 hear(context, token_id)
                 context.append(token_id)
+                sampler = sampler.after([token_id])
 
 
 @contextmanager
@@ -223,9 +225,10 @@ def _model_guesses(
 ) -> Iterator[_Guess]:
     """A draft model's own distributions, in a few wide passes; none where the text has outgrown it."""
     readable = max(0, min(len(text), model.max_length + 1 - len(text.prompt_ids)))
-    for logits in scored(model, text, readable, width_invariant=False):
+    scores = scored(model, text, readable, width_invariant=False)
+    for logits, samplers in zip(scores, _samplers(target, text, samplings), strict=False):
         known = logits[: target.vocab_size]
-        yield _Guess(max_draft_tokens, [adjusted_probs(known, sampling) for sampling in samplings])
+        yield _Guess(max_draft_tokens, [sampler.probs(known) for sampler in samplers])
     yield from repeat(_Guess(0), len(text) - readable)
 
 
@@ -237,8 +240,19 @@ def _target_probs(
         for token_id in text.output_ids:  # greedy text says itself where the mass is
             yield [point_mass(token_id, token_id + 1, np.float64)] * len(samplings)
         return
-    for logits in scored(target, text, len(text)):
-        yield [adjusted_probs(logits, sampling) for sampling in samplings]
+    scores = scored(target, text, len(text))
+    for logits, samplers in zip(scores, _samplers(target, text, samplings), strict=True):
+        yield [sampler.probs(logits) for sampler in samplers]
+
+
+def _samplers(
+    target: LanguageModel, text: Text, samplings: Sequence[SamplingParams]
+) -> Iterator[list[Sampler]]:
+    """How each token of a text would be drawn under each sampling."""
+    samplers = [Sampler.start(sampling, text.prompt_ids, target) for sampling in samplings]
+    for token_id in text.output_ids:
+        yield samplers
+        samplers = [sampler.after([token_id]) for sampler in samplers]
 
 
 def scored(model: LanguageModel, text: Text, count: int, *, width_invariant: bool = True) -> Iterator[Logits]:

@@ -20,7 +20,7 @@ from draftwise.drafters.base import Drafter
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.progress import Progress
 from draftwise.randomness import Randomness, Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.sequence import Sequence as Row
 from draftwise.sequence import StopConditions
 from draftwise.types import Draft, Seconds, Source, Step
@@ -156,7 +156,8 @@ class _Loop:
     def _rewind(self) -> None:
         stop = StopConditions(self._room)
         tokenizer = self._target.tokenizer
-        self._row = Row(self._prompt, stop, self._sampling, Streams.seeded(0), tokenizer)
+        sampler = Sampler.start(self._sampling, self._prompt, self._target)
+        self._row = Row(self._prompt, stop, sampler, Streams.seeded(0), tokenizer)
         self._cache.keep(0, min(self._cache.lengths[0], len(self._prompt) - 1))
 
     def run(self, num_draft_tokens: int) -> Seconds:
@@ -191,7 +192,7 @@ class _Anything:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         lengths = [sum(1 for _ in takewhile(limit.allows, count())) for limit in limits]

@@ -22,7 +22,7 @@ from draftwise.drafters.heads import load_heads
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.models.torch import TorchModel
 from draftwise.randomness import Randomness, Streams
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.sequence import Sequence as Row
 from draftwise.sequence import StopConditions
 from draftwise.types import Draft, Probs, Source, Step, Verdict
@@ -120,10 +120,10 @@ class RecordingState:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
-        drafts = self._state.propose(contexts, limits, sampling, randomness)
+        drafts = self._state.propose(contexts, limits, samplers, randomness)
         self._drafts += [(list(context), draft) for context, draft in zip(contexts, drafts, strict=True)]
         return drafts
 
@@ -210,7 +210,7 @@ def play(
         Row(
             prompt,
             StopConditions(budgets[min(row, len(budgets) - 1)]),
-            SAMPLED,
+            Sampler(SAMPLED),
             Streams.seeded(seed),
             None,
             rule,

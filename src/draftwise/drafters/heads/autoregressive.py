@@ -6,14 +6,14 @@ from typing import Protocol
 import torch
 
 from draftwise.control.base import Limit
-from draftwise.drafters.draft_model import Next
+from draftwise.drafters.ahead import Next
 from draftwise.drafters.heads.drafter import on_host
 from draftwise.drafters.heads.features import Features
 from draftwise.drafters.heads.layer_cache import LayerCache
 from draftwise.models.base import Tap
 from draftwise.models.torch.cache import RowCache
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.types import Draft, Probs, Source, Step
 
 
@@ -63,7 +63,7 @@ class AutoregressiveState:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         drafted: list[list[int]] = [[] for _ in contexts]
@@ -74,8 +74,8 @@ class AutoregressiveState:
             logits = on_host(self._head.logits(torch.cat([last for last in hidden if last is not None])))
             goes_on = set()
             for row, row_logits in zip(rows, logits, strict=True):
-                ahead = Next(row_logits, sampling[row])
-                if limits[row].allows(len(drafted[row]), ahead.confidence):
+                ahead = Next(row_logits, samplers[row].after(drafted[row]))
+                if ahead.confidence and limits[row].allows(len(drafted[row]), ahead.confidence):
                     drafted[row].append(ahead.draw(randomness[row]))
                     if ahead.probs is not None:
                         drawn_from[row].append(ahead.probs)

@@ -1,24 +1,26 @@
 """A whole block of guesses from one pass, a distribution for each position given the text alone."""
 
+from functools import cache
+
 from draftwise.control.base import Limit
-from draftwise.drafters.draft_model import Next
+from draftwise.drafters.ahead import Next, likelihood
 from draftwise.drafters.growth import ROOT, Shape, Tree
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams, adjusted_probs
+from draftwise.sampling import Sampler
 from draftwise.types import Draft, Logits, Probs
 
 
-def block_draft(logits: Logits, limit: Limit, sampling: SamplingParams, randomness: Randomness) -> Draft:
+def block_draft(logits: Logits, limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
     """Draw one token from each position of `logits` `[positions, vocabulary]`, as far as the limit allows.
 
-    The tokens are independent given the text, so that each one's marginal distribution is also the one it
-    was drawn from given those before it.
+    The logits depend on the text alone; what each token is drawn from depends on those before it where there
+    are controls.
     """
     drafted: list[int] = []
     drawn_from: list[Probs] = []
     for position in logits:
-        ahead = Next(position, sampling)
-        if not limit.allows(len(drafted), ahead.confidence):
+        ahead = Next(position, sampler.after(drafted))
+        if not (ahead.confidence and limit.allows(len(drafted), ahead.confidence)):
             break
         drafted.append(ahead.draw(randomness))
         if ahead.probs is not None:
@@ -26,9 +28,13 @@ def block_draft(logits: Logits, limit: Limit, sampling: SamplingParams, randomne
     return Draft(tuple(drafted), drawn_from or None)
 
 
-def block_tree(logits: Logits, shape: Shape, limit: Limit, sampling: SamplingParams) -> Draft:
+def block_tree(logits: Logits, shape: Shape, limit: Limit, sampler: Sampler) -> Draft:
     """Grow a tree of the likeliest tokens at each position, whatever comes before (Medusa, 2401.10774)."""
-    aheads = [likelihood(position, sampling) for position in logits]
+
+    @cache  # without controls all samplers are one, and each position is looked at once
+    def ahead(depth: int, sampler: Sampler) -> Probs:
+        return likelihood(logits[depth], sampler)
+
     tree = Tree()
     growth = shape.grow(tree, limit)
     depths = {ROOT: 0}
@@ -37,12 +43,13 @@ def block_tree(logits: Logits, shape: Shape, limit: Limit, sampling: SamplingPar
         while True:
             for node in range(len(depths) - 1, len(tree)):
                 depths[node] = depths[tree.parents[node]] + 1
-            nodes = growth.send([aheads[depths[node]] for node in nodes if depths[node] < len(aheads)])
+            nodes = growth.send(
+                [
+                    ahead(depths[node], sampler.after(tree.path_to(node)))
+                    for node in nodes
+                    if depths[node] < len(logits)
+                ]
+            )
     except StopIteration as end:
         draft: Draft = end.value
         return draft
-
-
-def likelihood(logits: Logits, sampling: SamplingParams) -> Probs:
-    """How likely each token is to follow; of a greedy row, too, by the drafter's softmax."""
-    return adjusted_probs(logits, sampling if sampling.temperature else SamplingParams(1.0))

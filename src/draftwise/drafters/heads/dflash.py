@@ -24,7 +24,7 @@ from draftwise.models.torch import TorchModel
 from draftwise.models.torch.cache import RowCache, Window
 from draftwise.models.torch.feed import VIEW_STEP
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.types import Draft, Source, Step
 
 Rotary = tuple[torch.Tensor, torch.Tensor]
@@ -162,7 +162,7 @@ class DFlashState:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         drafts = [Draft()] * len(contexts)
@@ -170,9 +170,9 @@ class DFlashState:
             if self._features.are_there(row, context) and limits[row].allows(0):
                 logits = on_host(self._logits(row, context))
                 drafts[row] = (
-                    block_tree(logits, self._tree, limits[row], sampling[row])
+                    block_tree(logits, self._tree, limits[row], samplers[row])
                     if self._tree
-                    else block_draft(logits, limits[row], sampling[row], randomness[row])
+                    else block_draft(logits, limits[row], samplers[row], randomness[row])
                 )
         return drafts
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 
 from draftwise.control.base import Limit
+from draftwise.drafters.ahead import likelihood
 from draftwise.drafters.growth import ROOT, Growth, Shape, Tree
 from draftwise.drafters.heads.autoregressive import AutoregressiveState, FeatureHead
-from draftwise.drafters.heads.block import likelihood
 from draftwise.drafters.heads.drafter import on_host
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.types import Draft
 
 
@@ -39,7 +39,7 @@ class TreeState(AutoregressiveState):
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         drafts = [Draft()] * len(contexts)
@@ -53,7 +53,10 @@ class TreeState(AutoregressiveState):
             asked = [grown.hidden[node] for grown in growing.values() for node in grown.nodes]
             logits = iter(on_host(self._head.logits(torch.stack(asked))))
             for row, grown in list(growing.items()):
-                aheads = [likelihood(next(logits), sampling[row]) for _ in grown.nodes]
+                aheads = [
+                    likelihood(next(logits), samplers[row].after(grown.tree.path_to(node)))
+                    for node in grown.nodes
+                ]
                 try:
                     grown.nodes = grown.growth.send(aheads)
                 except StopIteration as end:

@@ -12,11 +12,10 @@ from draftwise.drafters.heads.drafter import on_host
 from draftwise.drafters.heads.features import Features
 from draftwise.models.base import Tap
 from draftwise.randomness import Randomness
-from draftwise.sampling import SamplingParams
+from draftwise.sampling import Sampler
 from draftwise.types import Draft, Source, Step
 
 FINAL = -1  # the hidden state that the output layer reads
-_MOST_LIKELY = SamplingParams()
 
 
 class ParallelHeads(Protocol):
@@ -56,7 +55,7 @@ class ParallelState:
         self,
         contexts: Sequence[Sequence[int]],
         limits: Sequence[Limit],
-        sampling: Sequence[SamplingParams],
+        samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         drafts = [Draft()] * len(contexts)
@@ -70,9 +69,9 @@ class ParallelState:
             logits = on_host(self._heads.logits(torch.stack(hidden)))
             for row, ahead in zip(asked, logits, strict=True):
                 drafts[row] = (
-                    block_tree(ahead, self._tree, limits[row], sampling[row])
+                    block_tree(ahead, self._tree, limits[row], samplers[row])
                     if self._tree
-                    else block_draft(ahead, limits[row], _MOST_LIKELY, randomness[row])
+                    else block_draft(ahead, limits[row], samplers[row].greedy(), randomness[row])
                 )
         return drafts
 

@@ -15,8 +15,15 @@ from transformers import (
 )
 
 from draftwise.errors import ModelError, OptionError
-from draftwise.sampling import Distributions, SamplingParams, adjusted_probs, kth_largest, nucleus_cutoff
-from draftwise.types import Logits, Probs
+from draftwise.sampling import (
+    Distributions,
+    Sampler,
+    SamplingParams,
+    adjusted_probs,
+    kth_largest,
+    nucleus_cutoff,
+)
+from draftwise.types import Draft, Logits, Probs
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, 70) | st.sampled_from([255, 256, 257, 1000, 5000])
@@ -225,7 +232,7 @@ def test_the_default_is_greedy_and_keeps_every_token() -> None:
 
 def test_distributions_are_computed_when_asked_for_and_once() -> None:
     nan = [np.nan, np.nan]
-    rows = Distributions(np.array([[1.0, 2.0], nan, [0.0, 0.0]]), SamplingParams(1.0))
+    rows = Distributions(np.array([[1.0, 2.0], nan, [0.0, 0.0]]), Sampler(SamplingParams(1.0)), Draft((0, 1)))
     assert len(rows) == 3
     assert rows[2].tolist() == [0.5, 0.5]
     assert rows[-1] is rows[2]
@@ -238,6 +245,6 @@ def test_distributions_are_computed_when_asked_for_and_once() -> None:
 
 def test_distributions_are_a_sequence() -> None:
     logits = random_logits(12, 0).reshape(3, 4)
-    rows = Distributions(logits, SamplingParams(1.0))
+    rows = Distributions(logits, Sampler(SamplingParams(1.0)), Draft((0, 1)))
     np.testing.assert_array_equal(list(rows), [adjusted_probs(row, SamplingParams(1.0)) for row in logits])
     np.testing.assert_array_equal(rows[1:], list(rows)[1:])

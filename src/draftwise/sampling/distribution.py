@@ -1,46 +1,11 @@
 """From logits to the adjusted distribution that is sampled from (2211.17192, section 2.2)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import inf
-from typing import overload
-
 import numpy as np
 from numpy.typing import DTypeLike
 
-from draftwise.checks import number, whole_number
-from draftwise.errors import ModelError, OptionError
+from draftwise.errors import ModelError
+from draftwise.sampling.params import SamplingParams
 from draftwise.types import Logits, Probs
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
-    """How the next token is drawn; the default is greedy. Raises OptionError for a value out of range.
-
-    The filters apply in the order temperature, top-k, top-p, min-p, each to what the one before it left. Each
-    is a cutoff, so a token that is exactly as likely as the last one kept is kept too.
-    """
-
-    temperature: float = 0.0  # 0 takes the most likely token
-    top_k: int | None = None  # keep the k most likely tokens
-    top_p: float = 1.0  # keep the fewest most likely tokens whose probabilities sum to at least top_p
-    min_p: float = 0.0  # keep the tokens at least min_p times as likely as the most likely one
-
-    def __post_init__(self) -> None:
-        for name in ("temperature", "top_p", "min_p"):
-            number(name, getattr(self, name))
-        if not 0 <= self.temperature < inf:
-            raise OptionError(
-                f"temperature is {self.temperature}; give 0 (greedy) or a positive finite number."
-            )
-        if self.top_k is not None and whole_number("top_k", self.top_k) < 1:
-            raise OptionError(f"top_k is {self.top_k}; give 1 or more, or leave it out to keep every token.")
-        if not 0 < self.top_p <= 1:
-            raise OptionError(
-                f"top_p is {self.top_p}; give a number above 0 and up to 1, where 1 keeps every token."
-            )
-        if not 0 <= self.min_p <= 1:
-            raise OptionError(f"min_p is {self.min_p}; give a number from 0 to 1, where 0 keeps every token.")
 
 
 def adjusted_probs(logits: Logits, sampling: SamplingParams) -> Probs:
@@ -117,32 +82,3 @@ def nucleus_cutoff(weights: Probs, top_p: float) -> np.floating:
     last = int(np.searchsorted(np.cumsum(largest, dtype=np.float64), missing))
     cutoff: np.floating = largest[min(last, len(largest) - 1)]
     return cutoff
-
-
-class Distributions(Sequence[Probs]):
-    """The adjusted distributions of consecutive positions, each computed when first asked for.
-
-    `logits`: `[positions, vocabulary]`. Positions after a rejection are never asked for, and cost nothing.
-    """
-
-    def __init__(self, logits: Logits, sampling: SamplingParams) -> None:
-        self._logits = logits
-        self._sampling = sampling
-        self._probs: dict[int, Probs] = {}
-
-    def __len__(self) -> int:
-        return len(self._logits)
-
-    @overload
-    def __getitem__(self, index: int) -> Probs: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Probs]: ...
-
-    def __getitem__(self, index: int | slice) -> Probs | list[Probs]:
-        if isinstance(index, slice):
-            return [self[position] for position in range(len(self))[index]]
-        position = range(len(self))[index]
-        if position not in self._probs:
-            self._probs[position] = adjusted_probs(self._logits[position], self._sampling)
-        return self._probs[position]

@@ -1,0 +1,93 @@
+"""What the next token of a sequence is drawn from, given all the tokens before it, drafted ones included."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import overload
+
+import numpy as np
+
+from draftwise.models.base import LanguageModel
+from draftwise.sampling.controls import controls_of
+from draftwise.sampling.distribution import adjusted_probs
+from draftwise.sampling.params import SamplingParams
+from draftwise.types import Control, Draft, Logits, Probs, TokenIds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampler:
+    """How the token after some text is drawn: a value, and each token leads to another one.
+
+    `controls` see `token_ids`, all the text so far, and change the logits `[vocab_size]` in their order;
+    temperature and filters follow. They are the same functions at every position of a draft, so that no
+    control can tell a draft from text, and none has to go back after a rejection. Without controls the text
+    makes no difference, and is not kept.
+    """
+
+    params: SamplingParams
+    controls: tuple[Control, ...] = ()
+    vocab_size: int = 0  # the target's, which controls count on
+    token_ids: TokenIds = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @classmethod
+    def start(cls, params: SamplingParams, prompt: Sequence[int], target: LanguageModel) -> "Sampler":
+        """How the token after a prompt is drawn."""
+        return cls(params, controls_of(params, target), target.vocab_size).after(prompt)
+
+    def after(self, token_ids: Sequence[int]) -> "Sampler":
+        """How the token is drawn that follows this text and `token_ids`."""
+        if not (self.controls and token_ids):
+            return self
+        return replace(self, token_ids=np.concatenate([self.token_ids, np.array(token_ids, np.int64)]))
+
+    def greedy(self) -> "Sampler":
+        """The same controls, and then the likeliest token."""
+        return replace(self, params=replace(self.params, temperature=0.0))
+
+    def controlled(self, logits: Logits) -> Logits:
+        """What the controls make of logits `[vocabulary]`, in their dtype; -inf bans a token.
+
+        The target's, or those of a draft model that knows fewer tokens: the others are banned.
+        """
+        if not self.controls:
+            return logits
+        changed = np.full(self.vocab_size, -np.inf, logits.dtype)
+        changed[: len(logits)] = logits
+        for control in self.controls:
+            changed = control(self.token_ids, changed)
+        return changed
+
+    def probs(self, logits: Logits) -> Probs:
+        """The distribution `[vocabulary]` that the next token is sampled from; raises as `adjusted_probs`."""
+        return adjusted_probs(self.controlled(logits), self.params)
+
+
+class Distributions(Sequence[Probs]):
+    """The adjusted distributions after a text and after each token of a draft, computed when first asked for.
+
+    `logits`: `[len(draft) + 1, vocabulary]`. Positions after a rejection are never asked for, and cost
+    nothing.
+    """
+
+    def __init__(self, logits: Logits, sampler: Sampler, draft: Draft) -> None:
+        self._logits = logits
+        self._sampler = sampler
+        self._draft = draft
+        self._probs: dict[int, Probs] = {}
+
+    def __len__(self) -> int:
+        return len(self._logits)
+
+    @overload
+    def __getitem__(self, index: int) -> Probs: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Probs]: ...
+
+    def __getitem__(self, index: int | slice) -> Probs | list[Probs]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(len(self))[index]]
+        position = range(len(self))[index]
+        if position not in self._probs:
+            sampler = self._sampler.after(self._draft.path_to(position - 1))
+            self._probs[position] = sampler.probs(self._logits[position])
+        return self._probs[position]
