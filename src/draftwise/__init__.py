@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from draftwise.drafters.corpus import Corpus
     from draftwise.drafters.draft_model import DraftModel
     from draftwise.drafters.growth import DynamicTree, StaticTree
-    from draftwise.drafters.heads import load_heads
+    from draftwise.drafters.heads import layers_read, load_heads
     from draftwise.drafters.input_copy import InputCopy
     from draftwise.drafters.ngram import NgramModel
     from draftwise.drafters.none import NoDrafter
@@ -69,6 +69,7 @@ __all__ = [
     "TreeDraftModel",
     "UnsupportedError",
     "generate",
+    "layers_read",
     "load",
     "load_heads",
     "stream",
@@ -80,7 +81,7 @@ _NAMES_BY_MODULE = {
     "drafters.corpus": ("Corpus",),
     "drafters.draft_model": ("DraftModel",),
     "drafters.growth": ("DynamicTree", "StaticTree"),
-    "drafters.heads": ("load_heads",),
+    "drafters.heads": ("layers_read", "load_heads"),
     "drafters.input_copy": ("InputCopy",),
     "drafters.ngram": ("NgramModel",),
     "drafters.none": ("NoDrafter",),

@@ -5,13 +5,15 @@ import re
 from pathlib import Path
 
 from tests.cli.conftest import Run
+from tests.cli.test_heads import save_heads
 from tests.tiny_folders import save_gguf
 
 
 def test_a_gguf_file_becomes_a_folder_that_generates(run: Run, llama: Path, tmp_path: Path) -> None:
     file = save_gguf(llama, tmp_path / "tiny.gguf")
     out = tmp_path / "new" / "converted"
-    converted = run("convert", file, "--out", out)
+    heads = save_heads(tmp_path / "heads")
+    converted = run("convert", file, "--out", out, "--heads", heads)
     assert (converted.code, converted.err) == (0, "")
     loss = r"int8-\w+, [+-]\d\.\d{3} nats a token on a fixed text "
     figures = r"\(\d\.\d{3} in float32, \d\.\d{3} converted\)\n"
@@ -20,12 +22,17 @@ def test_a_gguf_file_becomes_a_folder_that_generates(run: Run, llama: Path, tmp_
     assert not [path for path in out.iterdir() if path.is_dir()]
 
     generated = run(
-        "generate", "The quick brown", "--target", out, "--max-new-tokens", 24, "--compare", "--json"
+        *("generate", "The quick brown", "--target", out, "--heads", heads),
+        *("--max-new-tokens", 24, "--compare", "--json"),
     )
     assert (generated.code, generated.err) == (0, "")
     printed = json.loads(generated.out)
     assert printed["token_ids"] == printed["plain"]["token_ids"]
     assert len(printed["token_ids"]) == 24
+    assert [len(step["drafted"]) for step in printed["steps"][:3]] == [0, 1, 1]
+
+    both = run("convert", file, "--out", tmp_path / "both", "--heads", heads, "--hidden-states=-1")
+    assert both.err == "error: give --heads or --hidden-states, one of them.\n"
 
     again = run("convert", llama, "--out", out)
     assert (again.code, again.out) == (2, "")

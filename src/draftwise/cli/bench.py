@@ -1,17 +1,16 @@
 """`draftwise bench`: speculative against plain decoding, by target, drafter, γ, temperature and family."""
 
 import os
-from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 from zlib import crc32
 
 import typer
 
 from draftwise.cli.drafting import DrafterName, asked_for, make_drafters
-from draftwise.cli.options import DEFAULT_TARGET, EngineName, TrustRemoteCode
+from draftwise.cli.options import DEFAULT_TARGET, EngineName, TrustRemoteCode, numbers
 from draftwise.cli.prompt import as_prompt
 from draftwise.errors import OptionError
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from draftwise.models.base import LanguageModel
 
 OWN = "own"
-Number = TypeVar("Number", int, float)
 
 
 def bench(
@@ -75,8 +73,8 @@ def bench(
 
     # What can be refused without a model is refused before one is loaded.
     grid = Grid(
-        tuple(None if item == OWN else _number(int, item) for item in num_draft_tokens.split(",")),
-        tuple(_number(float, item) for item in temperature.split(",")),
+        numbers(lambda item: None if item == OWN else int(item), num_draft_tokens),
+        numbers(float, temperature),
         max_new_tokens,
         rounds,
         seed,
@@ -139,10 +137,3 @@ def bench(
     pages.write(out / "report.html", report.html(figures, theory, drawn, conditions))
     Console().print(report.terminal_table(figures))
     print(f"wrote {out / 'report.html'}")
-
-
-def _number(kind: Callable[[str], Number], text: str) -> Number:
-    try:
-        return kind(text)
-    except ValueError:
-        raise OptionError(f'"{text}" is not a number; give numbers with commas between.') from None

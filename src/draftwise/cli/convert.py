@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from draftwise.cli.options import numbers
 from draftwise.errors import OptionError
 
 
@@ -27,8 +28,20 @@ def convert(
     ],
     out: Annotated[Path, typer.Option(help="The folder to write; it must be new or empty.")],
     precision: Annotated[Precision, typer.Option(help="How to store the weights.")] = Precision.INT8,
+    heads: Annotated[
+        str | None,
+        typer.Option(help="Heads that will draft for it: a folder or a hub id.", metavar="HEADS"),
+    ] = None,
+    hidden_states: Annotated[
+        str | None,
+        typer.Option(
+            help="What drafters will read, as in 2,14,25,-1: what goes into these layers, -1 for the last.",
+            metavar="N,M,...",
+        ),
+    ] = None,
 ) -> None:
     """Convert a model for the ONNX engine and print what that lost."""
+    from draftwise.drafters.heads import layers_read
     from draftwise.models.cache import whole_or_nothing
     from draftwise.models.conversion import convert_source
     from draftwise.models.sources import find
@@ -36,9 +49,12 @@ def convert(
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OptionError(f"{out} exists already; give a new folder.")
+    if heads is not None and hidden_states is not None:
+        raise OptionError("give --heads or --hidden-states, one of them.")
+    read = layers_read(heads) if heads is not None else numbers(int, hidden_states or "")
     with shown(None) as progress, whole_or_nothing(out) as partial:
         found = find(source, trust_remote_code=False, progress=progress)
-        manifest = convert_source(found, partial, precision=precision, progress=progress)
+        manifest = convert_source(found, partial, precision=precision, progress=progress, hidden_states=read)
     print(
         f"wrote {out}: {manifest.layout}, {manifest.loss:+.3f} nats a token on a fixed text "
         f"({manifest.float_nll:.3f} in float32, {manifest.nll:.3f} converted)"

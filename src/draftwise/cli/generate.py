@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from draftwise.drafters.base import Drafter
     from draftwise.models.base import LanguageModel
+    from draftwise.models.conversion import HiddenStates
     from draftwise.types import Step
 
 WARM_UP_TOKENS = 16
@@ -42,8 +43,7 @@ def generate(
     heads: Annotated[
         str | None,
         typer.Option(
-            help="Heads trained for the target (Medusa, EAGLE, DFlash, ...): a folder or a hub id. They read "
-            "hidden states, for which --engine torch is taken.",
+            help="Heads trained for the target (Medusa, EAGLE, DFlash, ...): a folder or a hub id.",
             metavar="HEADS",
         ),
     ] = None,
@@ -101,6 +101,7 @@ def generate(
 ) -> None:
     """Generate text from a prompt, with the target's own distribution."""
     from draftwise.decoding import encode_prompt, stream
+    from draftwise.drafters.heads import layers_read
     from draftwise.drafters.none import NoDrafter
     from draftwise.models.load import load
     from draftwise.sampling import SamplingParams
@@ -115,11 +116,11 @@ def generate(
     find_rule(verification, lenience)
     options = DrafterOptions(corpus, exit_layer, skip_layers)
     chosen = chosen_drafter(drafter, draft_model, ngram, heads, options)
-    if chosen in (DrafterName.HEADS, DrafterName.SELF) and engine is EngineName.AUTO:
-        engine = EngineName.TORCH  # which hands out hidden states and single layers
+    if chosen is DrafterName.SELF and engine is EngineName.AUTO:
+        engine = EngineName.TORCH  # which hands out single layers
     text = prompt_text(prompt, file)
 
-    def load_model(source: str) -> "LanguageModel":
+    def load_model(source: str, hidden_states: "HiddenStates" = ()) -> "LanguageModel":
         return load(
             source,
             engine=engine,
@@ -127,9 +128,10 @@ def generate(
             device=device,
             threads=threads,
             trust_remote_code=trust_remote_code,
+            hidden_states=hidden_states,
         )
 
-    model = load_model(target)
+    model = load_model(target, layers_read(heads) if heads is not None else ())
     prompt_ids = encode_prompt(model, as_prompt(text, chat, model))
     guesser = make_drafter(chosen, model, draft_model, ngram, load_model, heads, options)
 

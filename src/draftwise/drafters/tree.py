@@ -7,8 +7,8 @@ from draftwise.control.base import Limit
 from draftwise.drafters.ahead import likelihood
 from draftwise.drafters.draft_model import refuse_stranger
 from draftwise.drafters.growth import ROOT, DynamicTree, Growth, Shape, Tree
-from draftwise.errors import OptionError, UnsupportedError
-from draftwise.models.base import LanguageModel, ModelState, Tap
+from draftwise.errors import OptionError
+from draftwise.models.base import LanguageModel, ModelState, Tap, refuse_no_trees
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler
 from draftwise.types import Draft, Logits, Source, Step
@@ -47,10 +47,7 @@ class TreeDraftModel:
         draft model cannot score trees.
         """
         for model in (target, self.model):
-            if not model.scores_trees:
-                raise UnsupportedError(
-                    f"{model.name} cannot score trees; load it with engine='torch', or draft chains."
-                )
+            refuse_no_trees(model)
         refuse_stranger(self.name, self.model, target)
         capacity = min(max_length + self.shape.most_fed, self.model.max_length)
         cache = self.model.open(num_sequences, capacity, width_invariant=False)

@@ -34,6 +34,14 @@ def refuse_taps(taps: Sequence[Tap], name: str) -> None:
         )
 
 
+def refuse_no_trees(model: "LanguageModel") -> None:
+    """Raise UnsupportedError for a model that cannot score trees of guesses."""
+    if not model.scores_trees:
+        raise UnsupportedError(
+            f"{model.name} cannot score trees; load it with engine='torch', or draft chains."
+        )
+
+
 class Encoder(Protocol):
     """What an encoder-decoder model has before its decoder."""
 

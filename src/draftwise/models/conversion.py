@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from draftwise.errors import OptionError, UnsupportedError
 from draftwise.models.cache import built_once, cache_folder
+from draftwise.models.gguf import block_count
 from draftwise.models.sources import Kind, Source
 from draftwise.models.stage import run_stage
 from draftwise.progress import Progress
@@ -19,22 +21,26 @@ from draftwise.progress import Progress
 if TYPE_CHECKING:
     from draftwise.models.onnx.convert import Manifest
 
+# Hidden states by the numbers of `models.base.Tap`, or what gives them for a model of so many layers.
+HiddenStates = Sequence[int] | Callable[[int], Sequence[int]]
 RECIPE = 1  # raised whenever a conversion of the same source comes out differently
 _log = logging.getLogger("draftwise")
 _NEEDED = ("onnx_ir", "onnxruntime_genai", "torch", "transformers")
 
 
-def converted(source: Source, precision: str, progress: Progress) -> Path:
+def converted(source: Source, precision: str, progress: Progress, hidden_states: HiddenStates = ()) -> Path:
     """The folder of a converted source, made and cached when first asked for; see `convert_source`."""
     if source.kind is Kind.CONVERTED:
         return source.path
+    exposed = _numbers(source, hidden_states)
 
     def build(out: Path) -> None:
         _log.info("converting %s for the onnx engine, which happens once", source.name)
-        manifest = convert_source(source, out, precision=precision, progress=progress)
+        manifest = convert_source(source, out, precision=precision, progress=progress, hidden_states=exposed)
         _log.info("%s: %s, %+.3f nats a token on a fixed text", source.name, manifest.layout, manifest.loss)
 
-    return built_once(_key(source, precision), build)
+    product = "-".join([precision, *(["hidden", *map(str, exposed)] if exposed else [])])
+    return built_once(_key(source, product), build)
 
 
 def is_converted(source: Source, precision: str) -> bool:
@@ -42,11 +48,14 @@ def is_converted(source: Source, precision: str) -> bool:
     return (cache_folder() / _key(source, precision)).is_dir()
 
 
-def convert_source(source: Source, out: Path, *, precision: str, progress: Progress) -> "Manifest":
+def convert_source(
+    source: Source, out: Path, *, precision: str, progress: Progress, hidden_states: HiddenStates = ()
+) -> "Manifest":
     """Fill the empty folder `out` with what the ONNX engine loads, and say what that lost.
 
-    `precision`: one of `models.onnx.convert.PRECISIONS`. Raises UnsupportedError for an architecture that
-    cannot be exported, OptionError for a source that is converted already.
+    `precision`: one of `models.onnx.convert.PRECISIONS`. `hidden_states`: what drafters will read. Raises
+    UnsupportedError for an architecture that cannot be exported, OptionError for a source that is converted
+    already.
     """
     if source.kind is Kind.CONVERTED:
         raise OptionError(f"{source.name} is converted already; give the model that it came from.")
@@ -57,12 +66,34 @@ def convert_source(source: Source, out: Path, *, precision: str, progress: Progr
         )
     from draftwise.models.onnx.convert import convert
 
-    to_onnx = partial(convert, out=out, precision=precision, progress=progress, name=source.name)
+    to_onnx = partial(
+        convert,
+        out=out,
+        precision=precision,
+        progress=progress,
+        name=source.name,
+        hidden_states=_numbers(source, hidden_states),
+    )
     if source.kind is Kind.TRANSFORMERS:
         return to_onnx(source.path)
     with TemporaryDirectory(dir=out, prefix="gguf-") as floats:
         run_stage("draftwise.models.gguf:to_transformers", progress, gguf_file=str(source.path), out=floats)
         return to_onnx(Path(floats))
+
+
+def _numbers(source: Source, hidden_states: HiddenStates) -> tuple[int, ...]:
+    if callable(hidden_states):
+        hidden_states = hidden_states(num_layers(source))
+    return tuple(sorted(set(hidden_states)))
+
+
+def num_layers(source: Source) -> int:
+    """How many layers a model has, by its config or the header of its GGUF file."""
+    if source.kind is Kind.GGUF:
+        return block_count(source.path)
+    config = json.loads((source.path / "config.json").read_text(encoding="utf-8"))
+    count: int = config.get("text_config", config)["num_hidden_layers"]
+    return count
 
 
 def tokenizer_folder(source: Source, progress: Progress) -> Path:

@@ -23,6 +23,16 @@ def check_magic(file: Path) -> None:
         )
 
 
+def block_count(file: Path) -> int:
+    """How many layers the model in a GGUF file has; raises ModelError where the file cannot be read."""
+    from gguf import GGUFReader
+
+    with _reading(file):
+        fields = GGUFReader(file).fields
+        architecture = fields["general.architecture"].contents()
+        return int(fields[f"{architecture}.block_count"].contents())
+
+
 def to_transformers(gguf_file: str, out: str, *, progress: Progress) -> None:
     """Write the model and its tokenizer to the folder `out` as transformers saves them, in float32.
 

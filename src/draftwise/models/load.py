@@ -11,7 +11,7 @@ from pathlib import Path
 
 from draftwise.errors import ModelError, OptionError, UnsupportedError
 from draftwise.models.base import LanguageModel
-from draftwise.models.conversion import converted, tokenizer_folder
+from draftwise.models.conversion import HiddenStates, converted, tokenizer_folder
 from draftwise.models.sources import Kind, Source, find
 from draftwise.progress import Progress, shown
 from draftwise.tokenizer import Tokenizer
@@ -31,6 +31,7 @@ def load(
     device: str | None = None,
     threads: int | None = None,
     trust_remote_code: bool = False,
+    hidden_states: HiddenStates = (),
     progress: Progress | None = None,
 ) -> LanguageModel:
     """Load a target or a draft model.
@@ -40,8 +41,9 @@ def load(
     ~/.cache/draftwise ($DRAFTWISE_CACHE); "torch" runs it as it is; "auto" takes torch on a GPU, else onnx,
     and falls to torch, saying so, for an architecture that cannot be converted. `dtype`: int8 (the default)
     or float32 on onnx; float32, bfloat16 or float16 on torch. `device`: as PyTorch names it. `threads`: of
-    one pass. `trust_remote_code`: let code that comes with the model run. `progress`: None draws bars on
-    standard error where that is a terminal.
+    one pass. `trust_remote_code`: let code that comes with the model run. `hidden_states`: what drafters will
+    read, such as `layers_read(heads)`; onnx converts a model with those, torch has them all. `progress`: None
+    draws bars on standard error where that is a terminal.
 
     Raises ModelError for a model that cannot be found or read, OptionError for options that do not go
     together, UnsupportedError for an architecture that the engine cannot run.
@@ -56,7 +58,7 @@ def load(
         _refuse_contradictions(chosen, found, dtype, device)
         if chosen == "onnx":
             try:
-                return _load_onnx(found, dtype, threads, report)
+                return _load_onnx(found, dtype, threads, hidden_states, report)
             except UnsupportedError as error:
                 if engine == "onnx":
                     raise
@@ -71,10 +73,12 @@ def load_tokenizer(source: str | Path, *, progress: Progress | None = None) -> T
         return Tokenizer.from_folder(tokenizer_folder(found, report), found.name)
 
 
-def _load_onnx(found: Source, dtype: str | None, threads: int | None, progress: Progress) -> LanguageModel:
+def _load_onnx(
+    found: Source, dtype: str | None, threads: int | None, hidden_states: HiddenStates, progress: Progress
+) -> LanguageModel:
     from draftwise.models.onnx.engine import load_onnx
 
-    folder = converted(found, PRECISIONS[dtype or "int8"], progress)
+    folder = converted(found, PRECISIONS[dtype or "int8"], progress, hidden_states)
     progress(f"loading {found.name}", 0.0)
     model = load_onnx(folder, threads=threads, name=found.name)
     progress(f"loading {found.name}", 1.0)

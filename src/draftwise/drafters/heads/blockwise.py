@@ -4,9 +4,9 @@ import torch
 from torch import nn
 
 from draftwise.drafters.growth import Shape
+from draftwise.drafters.heads.backbone import Backbone
 from draftwise.drafters.heads.checkpoint import Checkpoint
 from draftwise.drafters.heads.parallel import ParallelState
-from draftwise.models.torch import TorchModel
 
 
 class BlockwiseHeads(nn.Module):
@@ -37,12 +37,11 @@ class BlockwiseHeads(nn.Module):
         return ParallelState(self, num_sequences, tree)
 
 
-def load_blockwise(checkpoint: Checkpoint, target: TorchModel) -> BlockwiseHeads:
+def load_blockwise(checkpoint: Checkpoint, target: Backbone) -> BlockwiseHeads:
     """`blockwise_num_heads` (k) and `blockwise_hidden_size` in the config; `ffn.0`, `ffn.2` in the file."""
     num_heads = checkpoint.integer("blockwise_num_heads", at_least=2)
     hidden_width = checkpoint.integer("blockwise_hidden_size")
     width = checkpoint.hidden_size_of(target)
-    output = target.model.get_output_embeddings()
     return checkpoint.fill(
-        lambda: BlockwiseHeads(num_heads, width, hidden_width, output), checkpoint.tensors(), target
+        lambda: BlockwiseHeads(num_heads, width, hidden_width, target.output), checkpoint.tensors(), target
     )

@@ -9,8 +9,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from draftwise.drafters.heads.backbone import Backbone
 from draftwise.errors import ModelError
-from draftwise.models.torch import TorchModel
 
 Module = TypeVar("Module", bound=nn.Module)
 Tensors = Mapping[str, torch.Tensor]
@@ -50,11 +50,10 @@ class Checkpoint:
                 "were trained for this target."
             )
 
-    def hidden_size_of(self, target: TorchModel) -> int:
+    def hidden_size_of(self, target: Backbone) -> int:
         """The width of the target's hidden states; raises ModelError if the config has another."""
-        width = target.model.get_input_embeddings().weight.shape[1]
-        self.must_agree("hidden_size", width, f"the width of {target.name}")
-        return int(width)
+        self.must_agree("hidden_size", target.width, f"the width of {target.name}")
+        return target.width
 
     def tensors(self, prefix: str = "") -> Tensors:
         """The tensors whose names begin with `prefix`, by the rest of their names."""
@@ -76,7 +75,7 @@ class Checkpoint:
         for file in () if files else pickles:
             yield from ((key, tensor) for key, tensor in _unpickled(file).items() if wanted(key))
 
-    def fill(self, make: Callable[[], Module], tensors: Tensors, target: TorchModel) -> Module:
+    def fill(self, make: Callable[[], Module], tensors: Tensors, target: Backbone) -> Module:
         """A module with these tensors, in the target's dtype and on its device.
 
         Raises ModelError that names a tensor which is missing, which the module has no place for, or which
@@ -100,8 +99,8 @@ class Checkpoint:
         return module.eval().requires_grad_(False)
 
 
-def _as_in(target: TorchModel, tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(target.model.device, target.model.dtype if tensor.is_floating_point() else None)
+def _as_in(target: Backbone, tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(target.device, target.dtype if tensor.is_floating_point() else None)
 
 
 def _unpickled(file: Path) -> Tensors:

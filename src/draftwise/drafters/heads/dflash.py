@@ -14,13 +14,13 @@ from transformers.models.qwen3.modeling_qwen3 import (
 
 from draftwise.control.base import Limit
 from draftwise.drafters.growth import Shape
+from draftwise.drafters.heads.backbone import Backbone
 from draftwise.drafters.heads.block import block_draft, block_tree
 from draftwise.drafters.heads.checkpoint import Checkpoint
 from draftwise.drafters.heads.drafter import on_host
 from draftwise.drafters.heads.features import Features
 from draftwise.errors import ModelError
 from draftwise.models.base import Tap
-from draftwise.models.torch import TorchModel
 from draftwise.models.torch.cache import RowCache, Window
 from draftwise.models.torch.feed import VIEW_STEP
 from draftwise.randomness import Randomness
@@ -91,19 +91,19 @@ class DFlashHead(nn.Module):
     def __init__(
         self,
         config: Qwen3Config,
-        target: TorchModel,
+        target: Backbone,
         rotary: Qwen3RotaryEmbedding,
-        layer_ids: Sequence[int],
+        reads: tuple[int, ...],
         mask_token_id: int,
         size: int,
     ) -> None:
         super().__init__()
         width = config.hidden_size
-        self.fc = nn.Linear(len(layer_ids) * width, width, bias=False)
+        self.fc = nn.Linear(len(reads) * width, width, bias=False)
         self.hidden_norm = Qwen3RMSNorm(width, eps=config.rms_norm_eps)
         self.layers = nn.ModuleList(DFlashLayer(config, index) for index in range(config.num_hidden_layers))
         self.norm = Qwen3RMSNorm(width, eps=config.rms_norm_eps)
-        self.reads = tuple(number + 1 for number in layer_ids)
+        self.reads = reads
         self.mask_token_id = mask_token_id
         self.block_size = size
         self.default_num_draft_tokens = size - 1
@@ -120,17 +120,17 @@ class DFlashHead(nn.Module):
         """
         target, rotary = self._shared
         context = self.hidden_norm(self.fc(features))
-        hidden = nn.functional.embedding(block, target.model.get_input_embeddings().weight)
+        hidden = nn.functional.embedding(block, target.embedding)
         turns = rotary(hidden, positions)
         for layer in self.layers:
             hidden = layer(context, hidden, positions, turns, cache)
-        logits: torch.Tensor = target.model.get_output_embeddings()(self.norm(hidden)[:, 1:])
+        logits: torch.Tensor = target.output(self.norm(hidden)[:, 1:])
         return logits
 
     def open(self, num_sequences: int, max_length: int, tree: Shape | None) -> "DFlashState":
         """As `Method`."""
         target, _ = self._shared
-        return DFlashState(self, num_sequences, max_length, target.model.device, tree)
+        return DFlashState(self, num_sequences, max_length, target.device, tree)
 
 
 class DFlashState:
@@ -196,20 +196,14 @@ class DFlashState:
         self._cache = RowCache(0, 0)
 
 
-def load_dflash(checkpoint: Checkpoint, target: TorchModel) -> DFlashHead:
+def load_dflash(checkpoint: Checkpoint, target: Backbone) -> DFlashHead:
     """A Qwen3 config with `block_size`, `num_target_layers` and `dflash_config`."""
-    num_layers = target.model.config.get_text_config(decoder=True).num_hidden_layers
-    checkpoint.must_agree("num_target_layers", num_layers, f"the number of layers of {target.name}")
+    reads = context_layers(checkpoint, target.num_layers)
     checkpoint.must_agree("vocab_size", target.vocab_size, f"the vocabulary of {target.name}")
     checkpoint.hidden_size_of(target)
     size = checkpoint.integer("block_size", at_least=2)
     options = checkpoint.config["dflash_config"]
-    layer_ids, mask_token_id = options.get("target_layer_ids"), options.get("mask_token_id")
-    if not layer_ids or not all(type(number) is int and 0 <= number < num_layers for number in layer_ids):
-        raise ModelError(
-            f"the dflash_config of {checkpoint.name} has target_layer_ids = {layer_ids}, where layers of "
-            f"{target.name} are expected, 0 to {num_layers - 1}; give the heads that were trained for it."
-        )
+    mask_token_id = options.get("mask_token_id")
     if type(mask_token_id) is not int or not 0 <= mask_token_id < target.vocab_size:
         raise ModelError(
             f"the dflash_config of {checkpoint.name} has mask_token_id = {mask_token_id}, which is no token "
@@ -219,9 +213,21 @@ def load_dflash(checkpoint: Checkpoint, target: TorchModel) -> DFlashHead:
         if options.get(key, checkpoint.config.get(key)) is not None:
             raise ModelError(f"the config of {checkpoint.name} has {key}, which is not supported.")
     config = Qwen3Config.from_dict(checkpoint.config)
-    rotary = Qwen3RotaryEmbedding(config).to(target.model.device)
+    rotary = Qwen3RotaryEmbedding(config).to(target.device)
     return checkpoint.fill(
-        lambda: DFlashHead(config, target, rotary, layer_ids, mask_token_id, size),
+        lambda: DFlashHead(config, target, rotary, reads, mask_token_id, size),
         checkpoint.tensors(),
         target,
     )
+
+
+def context_layers(checkpoint: Checkpoint, num_layers: int) -> tuple[int, ...]:
+    """What comes out of the layers that `dflash_config` names, as `Tap.layers`."""
+    checkpoint.must_agree("num_target_layers", num_layers, "the number of layers of the target")
+    layer_ids = checkpoint.config["dflash_config"].get("target_layer_ids")
+    if not layer_ids or not all(type(number) is int and 0 <= number < num_layers for number in layer_ids):
+        raise ModelError(
+            f"the dflash_config of {checkpoint.name} has target_layer_ids = {layer_ids}, where layers of the "
+            f"target are expected, 0 to {num_layers - 1}; give the heads that were trained for it."
+        )
+    return tuple(number + 1 for number in layer_ids)

@@ -7,8 +7,7 @@ import torch
 from draftwise.drafters.base import DraftState
 from draftwise.drafters.growth import Shape
 from draftwise.errors import OptionError
-from draftwise.models.base import LanguageModel
-from draftwise.models.torch import TorchModel
+from draftwise.models.base import LanguageModel, refuse_no_trees
 from draftwise.types import Logits
 
 
@@ -28,7 +27,7 @@ class Heads:
     `tree`: how their trees of guesses grow; None drafts chains.
     """
 
-    def __init__(self, name: str, method: Method, target: TorchModel, tree: Shape | None = None) -> None:
+    def __init__(self, name: str, method: Method, target: LanguageModel, tree: Shape | None = None) -> None:
         self.name = name
         self.method = method
         self.target = target
@@ -36,12 +35,17 @@ class Heads:
         self.default_num_draft_tokens = tree.num_draft_tokens if tree else method.default_num_draft_tokens
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> DraftState:
-        """Start drafting; raises OptionError for another target than they were loaded for."""
+        """Start drafting; raises OptionError for another target than they were loaded for.
+
+        Raises UnsupportedError where trees are wanted of a target that cannot score them.
+        """
         if target is not self.target:
             raise OptionError(
                 f"{self.name} was loaded for {self.target.name} and cannot draft for {target.name}; load the "
                 "heads again for that target."
             )
+        if self.tree:
+            refuse_no_trees(target)
         return self.method.open(num_sequences, max_length, self.tree)
 
 

@@ -7,10 +7,10 @@ from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecode
 
 from draftwise.drafters.growth import Shape
 from draftwise.drafters.heads.autoregressive import AutoregressiveState
+from draftwise.drafters.heads.backbone import Backbone
 from draftwise.drafters.heads.checkpoint import Checkpoint, Tensors
 from draftwise.drafters.heads.feature_tree import open_state
 from draftwise.drafters.heads.parallel import FINAL
-from draftwise.models.torch import TorchModel
 from draftwise.models.torch.cache import RowCache
 
 
@@ -27,7 +27,7 @@ class EagleHead(nn.Module):
     def __init__(
         self,
         config: LlamaConfig,
-        target: TorchModel,
+        target: Backbone,
         rotary: LlamaRotaryEmbedding,
         *,
         fc_bias: bool,
@@ -67,13 +67,13 @@ class EagleHead(nn.Module):
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """As `FeatureHead`."""
         target, _ = self._shared
-        logits: torch.Tensor = target.model.get_output_embeddings()(hidden)
+        logits: torch.Tensor = target.output(hidden)
         return logits
 
     def open(self, num_sequences: int, max_length: int, tree: Shape | None) -> AutoregressiveState:
         """As `Method`."""
         target, _ = self._shared
-        return open_state(self, num_sequences, max_length, target.model.device, tree)
+        return open_state(self, num_sequences, max_length, target.device, tree)
 
 
 def set_inputs(attention: LlamaAttention, width: int, bias: bool) -> None:
@@ -83,7 +83,7 @@ def set_inputs(attention: LlamaAttention, width: int, bias: bool) -> None:
         setattr(attention, name, nn.Linear(width, size, bias=bias))
 
 
-def llama_config(checkpoint: Checkpoint, target: TorchModel) -> LlamaConfig:
+def llama_config(checkpoint: Checkpoint, target: Backbone) -> LlamaConfig:
     """The config of one Llama layer; raises ModelError where it cannot be one for the target."""
     checkpoint.must_agree("num_hidden_layers", 1, "the number of layers of such a head")
     checkpoint.must_agree("vocab_size", target.vocab_size, f"the vocabulary of {target.name}")
@@ -92,17 +92,17 @@ def llama_config(checkpoint: Checkpoint, target: TorchModel) -> LlamaConfig:
     return config
 
 
-def with_embedding(tensors: Tensors, target: TorchModel) -> Tensors:
+def with_embedding(tensors: Tensors, target: Backbone) -> Tensors:
     """The tensors and, where they lack an embedding, the target's."""
-    return {"embed_tokens.weight": target.model.get_input_embeddings().weight.detach(), **tensors}
+    return {"embed_tokens.weight": target.embedding, **tensors}
 
 
-def load_eagle(checkpoint: Checkpoint, target: TorchModel) -> EagleHead:
+def load_eagle(checkpoint: Checkpoint, target: Backbone) -> EagleHead:
     """A Llama config of one layer; `bias` in it, or else the file, says whether fc has one."""
     checkpoint.hidden_size_of(target)
     config = llama_config(checkpoint, target)
     tensors = with_embedding(checkpoint.tensors(), target)
-    rotary = LlamaRotaryEmbedding(config).to(target.model.device)
+    rotary = LlamaRotaryEmbedding(config).to(target.device)
     return checkpoint.fill(
         lambda: EagleHead(
             config,

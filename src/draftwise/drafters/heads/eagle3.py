@@ -7,11 +7,11 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMS
 
 from draftwise.drafters.growth import Shape
 from draftwise.drafters.heads.autoregressive import AutoregressiveState
+from draftwise.drafters.heads.backbone import Backbone
 from draftwise.drafters.heads.checkpoint import Checkpoint
 from draftwise.drafters.heads.eagle import llama_config, set_inputs, with_embedding
 from draftwise.drafters.heads.feature_tree import open_state
 from draftwise.errors import ModelError
-from draftwise.models.torch import TorchModel
 from draftwise.models.torch.cache import RowCache
 
 
@@ -48,7 +48,7 @@ class Eagle3Head(nn.Module):
     def __init__(
         self,
         config: LlamaConfig,
-        target: TorchModel,
+        target: Backbone,
         rotary: LlamaRotaryEmbedding,
         reads: tuple[int, ...],
         target_width: int,
@@ -105,18 +105,16 @@ class Eagle3Head(nn.Module):
     def open(self, num_sequences: int, max_length: int, tree: Shape | None) -> AutoregressiveState:
         """As `Method`."""
         target, _ = self._shared
-        return open_state(self, num_sequences, max_length, target.model.device, tree)
+        return open_state(self, num_sequences, max_length, target.device, tree)
 
 
-def load_eagle3(checkpoint: Checkpoint, target: TorchModel) -> Eagle3Head:
+def load_eagle3(checkpoint: Checkpoint, target: Backbone) -> Eagle3Head:
     """A Llama config with `draft_vocab_size`, which may leave out the embedding (the target's).
 
     Raises ModelError also for d2t and t2d that do not say the same of the draft vocabulary.
     """
-    num_layers = target.model.config.get_text_config(decoder=True).num_hidden_layers
-    reads = _layers_read(checkpoint, num_layers)
-    width = target.model.get_input_embeddings().weight.shape[1]
-    checkpoint.must_agree("target_hidden_size", width, f"the width of {target.name}")
+    reads = fused_layers(checkpoint, target.num_layers)
+    checkpoint.must_agree("target_hidden_size", target.width, f"the width of {target.name}")
     if "target_hidden_size" not in checkpoint.config:
         checkpoint.hidden_size_of(target)
     if checkpoint.config.get("norm_output"):
@@ -126,14 +124,14 @@ def load_eagle3(checkpoint: Checkpoint, target: TorchModel) -> Eagle3Head:
     checkpoint.integer("draft_vocab_size")
     config = llama_config(checkpoint, target)
     tensors = with_embedding(checkpoint.tensors(), target)
-    rotary = LlamaRotaryEmbedding(config).to(target.model.device)
-    head = checkpoint.fill(lambda: Eagle3Head(config, target, rotary, reads, width), tensors, target)
+    rotary = LlamaRotaryEmbedding(config).to(target.device)
+    head = checkpoint.fill(lambda: Eagle3Head(config, target, rotary, reads, target.width), tensors, target)
     _check_vocabulary(checkpoint.name, head)
     return head
 
 
-def _layers_read(checkpoint: Checkpoint, num_layers: int) -> tuple[int, ...]:
-    """What goes into the layers 2, L / 2 and L - 3, the only choice of published heads."""
+def fused_layers(checkpoint: Checkpoint, num_layers: int) -> tuple[int, ...]:
+    """What goes into the layers 2, L / 2 and L - 3, the only choice of published heads, as `Tap.layers`."""
     reads = (2, num_layers // 2, num_layers - 3)
     if list(reads) != sorted(set(reads)):
         raise ModelError(

@@ -26,7 +26,7 @@ class Features:
 
     def observe(self, step: Step) -> None:
         """Take over what was heard of the pass of this step."""
-        fed = torch.cat(list(self.tap.rows[step.row]), dim=-1)
+        fed = torch.cat([torch.as_tensor(states) for states in self.tap.rows[step.row]], dim=-1)
         num_text = step.num_fed - len(step.drafted)
         path = range(step.num_accepted) if step.path is None else step.path
         accepted = path[: len(step.emitted) - 1]

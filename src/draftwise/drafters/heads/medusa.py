@@ -4,9 +4,9 @@ import torch
 from torch import nn
 
 from draftwise.drafters.growth import Shape
+from draftwise.drafters.heads.backbone import Backbone
 from draftwise.drafters.heads.checkpoint import Checkpoint
 from draftwise.drafters.heads.parallel import ParallelState
-from draftwise.models.torch import TorchModel
 
 
 class ResidualBlock(nn.Module):
@@ -41,7 +41,7 @@ class MedusaHeads(nn.ModuleList):
         return ParallelState(self, num_sequences, tree)
 
 
-def load_medusa(checkpoint: Checkpoint, target: TorchModel) -> MedusaHeads:
+def load_medusa(checkpoint: Checkpoint, target: Backbone) -> MedusaHeads:
     """Medusa-1 heads, or those that a Medusa-2 model carries as `medusa_head`.
 
     The file counts the heads: the published configs say 2 where there are 5.

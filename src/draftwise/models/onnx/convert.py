@@ -1,6 +1,7 @@
 """`convert`: a transformers folder becomes a decoder for the ONNX engine, and what that lost is measured."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,12 +23,19 @@ PRECISIONS = {
 
 
 def convert(
-    source_folder: Path, out: Path, *, precision: str, progress: Progress, name: str | None = None
+    source_folder: Path,
+    out: Path,
+    *,
+    precision: str,
+    progress: Progress,
+    name: str | None = None,
+    hidden_states: Sequence[int] = (),
 ) -> Manifest:
     """Fill the folder `out` from the transformers folder `source_folder`.
 
     `precision`: one of PRECISIONS, where "int8" is the 8-bit layout that suits this processor. The float
-    weights stay on disk and are read one matrix at a time. Raises OptionError for another precision and
+    weights stay on disk and are read one matrix at a time. `hidden_states`: what drafters will read, by the
+    numbers of `models.base.Tap`. Raises OptionError for another precision or a layer that is not there, and
     UnsupportedError for an architecture that cannot be exported.
     """
     if precision not in PRECISIONS:
@@ -37,7 +45,14 @@ def convert(
     with TemporaryDirectory(dir=out, prefix="float-") as work:
         decoder = export(source_folder, Path(work), progress)
         layout = PRECISIONS[precision] or best_layout()
-        rewrite(Path(work) / "model.onnx", out / "model.onnx", layout, progress)
+        rewrite(
+            Path(work) / "model.onnx",
+            out / "model.onnx",
+            layout,
+            progress,
+            hidden_states=hidden_states,
+            num_layers=decoder["decoder"]["num_hidden_layers"],
+        )
         head_size, max_length = decoder["decoder"]["head_size"], decoder["context_length"]
         fixed = tokenizer, head_size, max_length
         progress("measuring what was lost", 0.0)

@@ -1,7 +1,7 @@
 """LanguageModel on ONNX Runtime: key and value buffers bound once, going back is a shorter attention mask."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +9,8 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from draftwise.errors import ModelError, OptionError, UnsupportedError
-from draftwise.models.base import Encoder, Tap, refuse_taps
-from draftwise.models.onnx.manifest import NUM_LOGITS, Manifest
+from draftwise.models.base import Encoder, Tap
+from draftwise.models.onnx.manifest import NUM_LOGITS, SHARED_WEIGHTS, Manifest, hidden_state_name
 from draftwise.models.onnx.probe import remembered_width_invariant
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits, Source
@@ -20,6 +20,7 @@ PIECE = 256
 # Kernels take positions in blocks of this many or of a multiple of it, and a lone one by another way.
 BLOCK = 16
 PAST, PRESENT = "past_key_values", "present"
+Hidden = NDArray[np.float32]
 
 
 class OnnxModel:
@@ -35,6 +36,7 @@ class OnnxModel:
     scores_trees = False  # its attention takes no mask of a tree
     encoder: Encoder | None = None
     weight_bytes = 0  # of the file of weights; set by load_onnx
+    shared_weights: Path | None = None  # what heads share with it; set by load_onnx where it is there
 
     def __init__(
         self, session: ort.InferenceSession, manifest: Manifest, tokenizer: Tokenizer, name: str
@@ -47,6 +49,8 @@ class OnnxModel:
         self.max_length = manifest.max_length - 1  # the last position is for the one beside a lone token
         self.precision: str = manifest.layout
         self.eos_token_ids = tokenizer.eos_token_ids
+        names = [each.name for each in session.get_inputs()]
+        self.num_layers = sum(name.startswith(PAST) for name in names) // 2  # a layer has keys and values
 
     @property
     def runs_on(self) -> str:
@@ -59,24 +63,46 @@ class OnnxModel:
     ) -> "OnnxState":
         """Allocate one cache for each row; the rows of a pass are scored one after the other.
 
-        Raises OptionError for a `max_length` beyond the model's, UnsupportedError for taps.
+        Raises OptionError for a `max_length` beyond the model's, UnsupportedError for taps of hidden states
+        that it was converted without.
         """
-        refuse_taps(taps, self.name)
+        outputs = {each.name: each.shape[-1] for each in self.session.get_outputs()}
+        read = {hidden_state_name(n, self.num_layers): n for tap in taps for n in tap.layers}
+        if not read.keys() <= outputs.keys():
+            numbers = ",".join(map(str, sorted(read.values())))
+            raise UnsupportedError(
+                f"{self.name} was converted without hidden states that this drafter reads; convert it again "
+                f"with --hidden-states={numbers}, or load it with the torch engine."
+            )
         if max_length > self.max_length:
             raise OptionError(
                 f"max_length is {max_length}, but {self.name} holds {self.max_length} tokens; give less."
             )
-        return OnnxState(self, num_sequences, max_length, width_invariant)
+        state = OnnxState(
+            self, num_sequences, max_length, width_invariant, taps, {name: outputs[name] for name in read}
+        )
+        for tap in taps:
+            tap.state = state
+        return state
 
 
 class OnnxState:
     """The caches of an OnnxModel's rows; see ModelState."""
 
-    def __init__(self, model: OnnxModel, num_sequences: int, max_length: int, width_invariant: bool) -> None:
+    def __init__(
+        self,
+        model: OnnxModel,
+        num_sequences: int,
+        max_length: int,
+        width_invariant: bool,
+        taps: Sequence[Tap],
+        hidden_widths: Mapping[str, int],
+    ) -> None:
         self._model = model
         self._max_length = max_length
         self._width_invariant = width_invariant
-        self._rows = [_Row(model, max_length) for _ in range(num_sequences)]
+        self._taps = taps
+        self._rows = [_Row(model, max_length, hidden_widths) for _ in range(num_sequences)]
 
     @property
     def lengths(self) -> list[int]:
@@ -99,10 +125,14 @@ class OnnxState:
                     f"a row would hold {row.length + len(fed)} tokens, but {self._model.name} was opened for "
                     f"{self._max_length}; open it with a larger max_length."
                 )
-        return [
+        logits = [
             row.forward(fed, wanted, self._width_invariant)
             for row, fed, wanted in zip(self._rows, token_ids, num_logits, strict=True)
         ]
+        for tap in self._taps:
+            names = [hidden_state_name(number, self._model.num_layers) for number in tap.layers]
+            tap.rows = [[row.hidden[name] for name in names] for row in self._rows]
+        return logits
 
     def begin(self, row: int, source: Source | None) -> None:
         self.keep(row, 0)
@@ -126,9 +156,11 @@ class OnnxState:
 class _Row:
     """One sequence: its buffers, bound once, and how many of their positions are in use."""
 
-    def __init__(self, model: OnnxModel, max_length: int) -> None:
+    def __init__(self, model: OnnxModel, max_length: int, hidden_widths: Mapping[str, int]) -> None:
         self._session = model.session
         self.length = 0
+        self._hidden_widths = hidden_widths  # of the outputs that somebody reads
+        self.hidden: dict[str, Hidden] = {}  # of the tokens that the last pass was fed, `[tokens, width]`
         room = max_length + 1  # for the second position beside a lone last token
         self._binding = self._session.io_binding()
         self._token_ids = np.zeros((1, PIECE + 1), np.int64)
@@ -146,28 +178,46 @@ class _Row:
     def forward(self, token_ids: Sequence[int], num_logits: int, width_invariant: bool) -> Logits:
         if len(self._logits) < num_logits + 2:
             self._logits = np.empty((num_logits + 2, self._logits.shape[1]), np.float32)
+        room = len(token_ids) + 1  # for the position beside a lone last token
+        hidden = {name: np.empty((room, width), np.float32) for name, width in self._hidden_widths.items()}
         filled = 0
         for start in range(0, len(token_ids), PIECE):
             piece = token_ids[start : start + PIECE]
             wanted = min(len(piece), max(0, start + len(piece) - len(token_ids) + num_logits))
-            self._pass(piece, wanted, self._logits[filled:], width_invariant)
+            heard = {name: states[start:] for name, states in hidden.items()}
+            self._pass(piece, wanted, self._logits[filled:], heard, width_invariant)
             filled += wanted
+        self.hidden = {name: states[: len(token_ids)] for name, states in hidden.items()}
         return self._logits[:num_logits]
 
-    def _pass(self, token_ids: Sequence[int], num_logits: int, out: Logits, width_invariant: bool) -> None:
-        """Score one piece; `out[:num_logits]` receives its last logits, two rows after them are scratch."""
+    def _pass(
+        self,
+        token_ids: Sequence[int],
+        num_logits: int,
+        out: Logits,
+        hidden: Mapping[str, Hidden],
+        width_invariant: bool,
+    ) -> None:
+        """Score one piece; `out[:num_logits]` receives its last logits, two rows after them are scratch.
+
+        `hidden` receives the hidden states of its tokens, and one row after them is scratch.
+        """
         width = len(token_ids) + (width_invariant and len(token_ids) % BLOCK == 1)
         self._token_ids[0, : len(token_ids)] = token_ids
         self._num_logits[0] = max(1, num_logits + width - len(token_ids))
         self._bind_input("input_ids", self._token_ids[:, :width])
         self._bind_input("attention_mask", self._mask[:, : self.length + width])
-        shape = (1, int(self._num_logits[0]), out.shape[1])
-        self._binding.bind_output("logits", "cpu", 0, np.float32, shape, out.ctypes.data)
+        self._bind_output("logits", out[: self._num_logits[0]])
+        for name, states in hidden.items():
+            self._bind_output(name, states[:width])
         self._session.run_with_iobinding(self._binding)
         self.length += len(token_ids)
 
     def _bind_input(self, name: str, array: NDArray[np.int64]) -> None:
         self._binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+
+    def _bind_output(self, name: str, rows: NDArray[np.float32]) -> None:
+        self._binding.bind_output(name, "cpu", 0, np.float32, (1, *rows.shape), rows.ctypes.data)
 
 
 def load_onnx(folder: Path, *, threads: int | None = None, name: str | None = None) -> OnnxModel:
@@ -183,6 +233,8 @@ def load_onnx(folder: Path, *, threads: int | None = None, name: str | None = No
     name = name or manifest.name
     model = OnnxModel(session, manifest, Tokenizer.from_folder(folder, name), name)
     model.width_invariant = remembered_width_invariant(model, folder, threads)
+    shared = folder / SHARED_WEIGHTS
+    model.shared_weights = shared if shared.is_file() else None
     model.weight_bytes = sum(file.stat().st_size for file in folder.glob("model.onnx*"))
     return model
 

@@ -1,10 +1,11 @@
 """The builder's float32 graph, rewritten for verification.
 
 Three changes: constant matrix products in 8 bits (two layouts, below), the embedding table in 8 bits, and
-logits for only the last positions of a pass, so that a prompt's are never materialised.
+logits for only the last positions of a pass, so that a prompt's are never materialised. Where heads are to
+read hidden states, these become outputs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,30 +13,53 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from draftwise.errors import UnsupportedError
-from draftwise.models.onnx.manifest import NUM_LOGITS, Layout
+from draftwise.models.onnx.hidden import embedding, expose, shared_weights
+from draftwise.models.onnx.manifest import NUM_LOGITS, SHARED_WEIGHTS, Layout
 from draftwise.progress import Progress
 
 # Blocks of 128 are not width-invariant on every processor; 32 is slower and loses as little.
 BLOCK_SIZE = 64
 
 
-def rewrite(source: Path, out: Path, layout: Layout, progress: Progress) -> None:
-    """Read the float graph `source`, write the rewritten one to `out` and its weights to `out.data`."""
+def rewrite(
+    source: Path,
+    out: Path,
+    layout: Layout,
+    progress: Progress,
+    *,
+    hidden_states: Sequence[int] = (),
+    num_layers: int = 0,
+) -> None:
+    """Read the float graph `source`, write the rewritten one to `out` and its weights to `out.data`.
+
+    `hidden_states`: those that become outputs, by the numbers of `models.base.Tap`, of a model of
+    `num_layers`; with them, what heads share with the model is written beside `out`, in float32.
+    """
     model = ir.load(source)
     graph = model.graph
-    _last_logits_only(graph)
+    head = _output_layer(graph)
+    if hidden_states:
+        from safetensors.numpy import save_file
+
+        expose(graph, hidden_states, num_layers, head)
+        save_file(shared_weights(graph, head), out.with_name(SHARED_WEIGHTS))
+    _last_logits_only(graph, head)
     if layout is not Layout.FLOAT32:
         _compact_embedding(graph)
         quantize_matmuls(graph, layout, progress)
     ir.save(model, out, external_data=f"{out.name}.data")
 
 
-def _last_logits_only(graph: ir.Graph) -> None:
+def _output_layer(graph: ir.Graph) -> ir.Node:
     head = next((node for node in _constant_matmuls(graph) if "lm_head" in (node.name or "")), None)
     if head is None:
         raise UnsupportedError(
             "the exported graph has no lm_head product; use the torch engine for this model."
         )
+    return head
+
+
+def _last_logits_only(graph: ir.Graph, head: ir.Node) -> None:
     count = ir.Value(name=NUM_LOGITS, type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([1]))
     graph.inputs.append(count)
     first = ir.node("Neg", [count])
@@ -57,10 +81,7 @@ def _last_logits_only(graph: ir.Graph) -> None:
 def _compact_embedding(graph: ir.Graph) -> None:
     """Store the embedding table as bytes with one scale for each token's row."""
     input_ids = graph.inputs[0]
-    (gather,) = [usage.node for usage in input_ids.uses() if usage.node.op_type == "Gather"]
-    table = gather.inputs[0]
-    transpose = table.producer()  # a tied table is the transposed output head
-    weights = (transpose.inputs[0].const_value.numpy().T) if transpose else table.const_value.numpy()
+    gather, transpose, weights = embedding(graph)
     scale = _scale(weights, axis=1)
     table_int8 = np.rint(weights / scale).astype(np.int8)
     rows = ir.node("Gather", [_constant(graph, "draftwise.embedding", table_int8), input_ids])

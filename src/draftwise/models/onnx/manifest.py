@@ -7,6 +7,15 @@ from pathlib import Path
 
 MANIFEST = "draftwise.json"
 NUM_LOGITS = "num_logits"  # the graph input that says how many last positions get logits
+SHARED_WEIGHTS = "shared.safetensors"  # what heads share with the model, if it was converted for heads
+
+
+def hidden_state_name(number: int, num_layers: int) -> str:
+    """The graph output with a hidden state, by the number that `models.base.Tap` gives it.
+
+    What comes after all layers is the last one: there is nothing between them and the last norm.
+    """
+    return f"hidden_state.{'last' if number in (-1, num_layers) else number}"
 
 
 class Layout(StrEnum):
