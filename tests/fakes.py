@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 import numpy as np
+import tokenizers
 
 from draftwise.control.base import Limit
 from draftwise.models.base import LanguageModel, Tap
@@ -118,7 +119,7 @@ class PieceTokenizer(Tokenizer):
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self.pieces = pieces
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         return [self.pieces.index(character.encode()) for character in text]
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
@@ -140,3 +141,16 @@ class PieceDetokenizer(Detokenizer):
 
     def flush(self) -> str:
         return self._decoder.decode(b"", final=True)
+
+
+def byte_pairs(*tokens: str, eos: str | None = None) -> Tokenizer:
+    """Byte-level BPE with these tokens, in the characters that such vocabularies write for bytes."""
+    merges = [(one, other) for one in tokens for other in tokens if one + other in tokens]
+    backend = tokenizers.Tokenizer(
+        tokenizers.models.BPE({token: token_id for token_id, token in enumerate(tokens)}, merges)
+    )
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = tokenizers.decoders.ByteLevel()
+    if eos is not None:
+        backend.add_special_tokens([eos])
+    return Tokenizer(backend, name=" ".join(tokens), eos_token_ids=[len(tokens)] if eos else [])

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from draftwise.drafters.self_speculation import SelfSpeculation
     from draftwise.drafters.several import Several
     from draftwise.drafters.suffix import Suffix
+    from draftwise.drafters.translation.model import TranslatedModel
+    from draftwise.drafters.translation.text import TextDraftModel
     from draftwise.drafters.tree import TreeDraftModel
     from draftwise.errors import (
         DraftwiseError,
@@ -63,9 +65,11 @@ __all__ = [
     "StaticTree",
     "Step",
     "Suffix",
+    "TextDraftModel",
     "TokenRecycling",
     "Tokenizer",
     "TokenizerMismatchError",
+    "TranslatedModel",
     "TreeDraftModel",
     "UnsupportedError",
     "generate",
@@ -87,6 +91,8 @@ _NAMES_BY_MODULE = {
     "drafters.none": ("NoDrafter",),
     "drafters.online_ngram": ("OnlineNgramModel",),
     "drafters.prompt_lookup": ("PromptLookup",),
+    "drafters.translation.model": ("TranslatedModel",),
+    "drafters.translation.text": ("TextDraftModel",),
     "drafters.tree": ("TreeDraftModel",),
     "drafters.recycling": ("TokenRecycling",),
     "drafters.self_speculation": ("SelfSpeculation",),

@@ -11,6 +11,7 @@ import tokenizers
 
 from draftwise.chat_template import ChatTemplate, Message
 from draftwise.errors import ModelError, PromptError
+from draftwise.spelling import spelled
 
 _UNFINISHED = "\ufffd"  # what decoders write for the bytes of a character that is not complete
 
@@ -68,9 +69,16 @@ class Tokenizer:
     def has_chat_template(self) -> bool:
         return self._chat_template is not None
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of raw text, with the special tokens that the model puts around every text."""
-        return self._encode(text, add_special_tokens=True)
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of raw text, with the special tokens that the model puts around every text.
+
+        Raises PromptError for text that is not valid Unicode.
+        """
+        try:
+            ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
+        except TypeError:  # a string with lone surrogates
+            raise PromptError("the prompt is not valid Unicode text; give it in UTF-8.") from None
+        return ids
 
     def encode_chat(
         self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **variables: Any
@@ -83,14 +91,7 @@ class Tokenizer:
         if self._chat_template is None:
             raise PromptError(f"{self.name} has no chat template; give the prompt as raw text.")
         text = self._chat_template.render(messages, add_generation_prompt, **variables)
-        return self._encode(text, add_special_tokens=False)
-
-    def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        try:
-            ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
-        except TypeError:  # a string with lone surrogates
-            raise PromptError("the prompt is not valid Unicode text; give it in UTF-8.") from None
-        return ids
+        return self.encode(text, add_special_tokens=False)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Text of token ids; ids that the tokenizer lacks (the padding of a vocabulary) are no text."""
@@ -113,6 +114,20 @@ class Tokenizer:
             token_id: token
             for token, token_id in sorted(self._backend.get_vocab(with_added_tokens=True).items())
         }
+
+    @cached_property
+    def spellings(self) -> Mapping[int, bytes]:
+        """The bytes that each token id stands for; added tokens, special ones too, stand for their names."""
+        decoder = self._backend.decoder
+        bytes_of = spelled(self.vocabulary, json.loads(decoder.__getstate__()) if decoder else None)
+        added = self._backend.get_added_tokens_decoder()
+        return bytes_of | {token_id: token.content.encode() for token_id, token in added.items()}
+
+    @cached_property
+    def leading_ids(self) -> Sequence[int]:
+        """The special tokens that the model puts before every text."""
+        bare, framed = self.encode("a", add_special_tokens=False), self.encode("a")
+        return framed[: next(at for at in range(len(framed) + 1) if framed[at : at + len(bare)] == bare)]
 
     @property
     def vocab_size(self) -> int:

@@ -136,7 +136,7 @@ def test_stop_strings_end_the_text(run: Run, llama: Path, expected: draftwise.Ge
 DRAFTERS = ["none", "lookup", "draft-model", "text", "ngram", "suffix", "copy", "recycling", "self"]
 
 
-@pytest.mark.parametrize("drafter", [*DRAFTERS, "ngram-online", "exit", "skip"])
+@pytest.mark.parametrize("drafter", [*DRAFTERS, "ngram-online", "exit", "skip", "tli", "slem"])
 def test_every_drafter_gives_the_targets_text(
     drafter: str, run: Run, llama: Path, other_llama: Path, tmp_path: Path, expected: draftwise.Generation
 ) -> None:
@@ -152,6 +152,8 @@ def test_every_drafter_gives_the_targets_text(
         "ngram": ["--ngram", counted, "--drafter", "ngram"],
         "exit": ["--exit-layer", 1],
         "skip": ["--skip-layers", "0-0"],
+        "tli": ["--drafter", "tli", "--draft-model", other_llama],
+        "slem": ["--drafter", "slem", "--draft-model", other_llama],
     }
     printed = generate_json(run, llama, *asked_for.get(drafter, ["--drafter", drafter]))
     assert printed["token_ids"] == list(expected.token_ids)
@@ -199,6 +201,7 @@ def test_the_target_as_its_own_draft_model_is_accepted_throughout(run: Run, llam
     [
         (["--drafter", "draft-model"], "needs --draft-model MODEL"),
         (["--drafter", "ngram"], "needs --ngram PATH"),
+        (["--drafter", "slem"], "needs --draft-model MODEL"),
         (
             ["--drafter", "lookup", "--draft-model", "x"],
             "--draft-model MODEL does not go with the drafter lookup",

@@ -21,16 +21,24 @@ from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.drafters.recycling import TokenRecycling
 from draftwise.drafters.several import Several
 from draftwise.drafters.suffix import Suffix
+from draftwise.drafters.translation.model import TranslatedModel
+from draftwise.drafters.translation.text import TextDraftModel
 from draftwise.drafters.tree import TreeDraftModel
 from draftwise.models.base import LanguageModel
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness, Streams
 from draftwise.sampling import Sampler, SamplingParams
 from draftwise.types import Draft, Logits, Seconds, Step
+from tests.fakes import byte_pairs
 
 VOCAB_SIZE = 4
+# The last two are the bytes of é.
+TOKENIZER = byte_pairs("a", "b", "ab", "Ġ", "Ã", "©")
 # Targets whose vocabulary is as wide as the draft models', narrower and wider.
-TARGETS = [TabularModel.random(vocab_size, order=2, seed=1, scale=1.5) for vocab_size in (VOCAB_SIZE, 3, 6)]
+TARGETS = [
+    TabularModel.random(vocab_size, order=2, seed=1, scale=1.5, tokenizer=TOKENIZER)
+    for vocab_size in (VOCAB_SIZE, 3, 6)
+]
 TARGET = TARGETS[0]
 
 SAMPLINGS = [
@@ -60,6 +68,9 @@ def draft_model(name: str, model: LanguageModel, drafter: Drafter | None = None)
 
 
 TABLE = TabularModel.random(VOCAB_SIZE, order=2, seed=2)
+# Some tokens are the target's with other ids, one is several of its tokens, and some it lacks.
+FOREIGN = TabularModel.random(6, order=2, seed=4, tokenizer=byte_pairs("ba", "a", "Ġ", "c", "b", "Ã"))
+TRANSLATED = TranslatedModel(FOREIGN, TARGETS[2])
 CORPUS = np.random.default_rng(3).integers(VOCAB_SIZE, size=(4, 30)).tolist()
 
 RECYCLING, RECYCLING_TREE = (
@@ -109,6 +120,13 @@ DRAFTERS = [
     Case("copy-of-a-source", InputCopy([0, 1, 3, 1, 2, 0, 5, 2])),
     Case("recycling", RECYCLING),
     Case("recycling-tree", RECYCLING_TREE),
+    draft_model("translated", TRANSLATED),
+    draft_model(
+        "translated-of-short-context",
+        TranslatedModel(TabularModel(FOREIGN.table, max_length=13, tokenizer=FOREIGN.tokenizer), TARGETS[2]),
+    ),
+    Case("translated-tree", TreeDraftModel(TRANSLATED, StaticTree.branching(2, 2), sampled=True), TRANSLATED),
+    Case("text", TextDraftModel(FOREIGN)),
     Case("several", Several([NoDrafter(), DraftModel(TABLE), PromptLookup()]), TABLE),
 ]
 

@@ -4,8 +4,10 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from draftwise.drafters.translation.model import TranslatedModel
 from draftwise.models.tabular import TabularModel
 from draftwise.models.torch import TorchModel
+from tests.fakes import byte_pairs
 from tests.models import tiny
 from tests.models.conformance import Backend, LanguageModelConformance
 from tests.models.tiny import one_thread  # noqa: F401
@@ -19,8 +21,16 @@ def _torch(architecture: str, dtype: torch.dtype, tolerance: float) -> Backend:
     return Backend(f"torch-{architecture}-{dtype}".replace("torch.", ""), make, tolerance)
 
 
+def translated() -> TranslatedModel:
+    """Three tokens of the target's are tokens of the model's, one is two of them, and one is none."""
+    model = TabularModel.random(6, 3, seed=0, tokenizer=byte_pairs("c", "b", "a", "cc", "ba", "Ġ"))
+    target = TabularModel.random(5, tokenizer=byte_pairs("a", "b", "ab", "d", "Ġ"))
+    return TranslatedModel(model, target)
+
+
 BACKENDS = [
     Backend("tabular", lambda: TabularModel.random(5, 3, seed=0)),
+    Backend("translated", translated),
     # Two that stay in float64; the others take norms or scores in float32 whatever their weights are in.
     _torch("gpt2", torch.float64, 1e-12),
     _torch("starcoder2", torch.float64, 1e-12),

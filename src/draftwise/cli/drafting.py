@@ -29,11 +29,22 @@ class DrafterName(StrEnum):
     NGRAM_ONLINE = "ngram-online"
     RECYCLING = "recycling"
     SELF = "self"
+    TLI = "tli"
+    SLEM = "slem"
 
 
-_SOURCES = {DrafterName.DRAFT_MODEL: "MODEL", DrafterName.NGRAM: "PATH", DrafterName.HEADS: "HEADS"}
+# What --draft-model goes with; the last two take one with another tokenizer.
+_DRAFT_MODELS = (DrafterName.DRAFT_MODEL, DrafterName.TLI, DrafterName.SLEM)
+_SOURCES = {
+    DrafterName.DRAFT_MODEL: "MODEL",
+    DrafterName.NGRAM: "PATH",
+    DrafterName.HEADS: "HEADS",
+    DrafterName.TLI: "MODEL",
+    DrafterName.SLEM: "MODEL",
+}
 _OPTIONS = {
     **{drafter: f"--{drafter} {source}" for drafter, source in _SOURCES.items()},
+    **dict.fromkeys(_DRAFT_MODELS, "--draft-model MODEL"),
     DrafterName.SUFFIX: "--corpus PATH",
     DrafterName.SELF: "--exit-layer or --skip-layers",
 }
@@ -58,7 +69,7 @@ def chosen_drafter(
     """The drafter asked for or implied, else lookup; raises OptionError where options contradict."""
     layers = options.skip_layers if options.exit_layer is None else options.exit_layer
     given = {
-        DrafterName.DRAFT_MODEL: draft_model,
+        name if name in _DRAFT_MODELS else DrafterName.DRAFT_MODEL: draft_model,
         DrafterName.NGRAM: ngram,
         DrafterName.HEADS: heads,
         DrafterName.SUFFIX: options.corpus,
@@ -139,10 +150,16 @@ def make_drafter(
     from draftwise.drafters.online_ngram import OnlineNgramModel
     from draftwise.drafters.prompt_lookup import PromptLookup
     from draftwise.drafters.recycling import TokenRecycling
+    from draftwise.drafters.translation.model import TranslatedModel
+    from draftwise.drafters.translation.text import TextDraftModel
 
     match name:
         case DrafterName.DRAFT_MODEL:
             return DraftModel(load_model(str(draft_model)))
+        case DrafterName.TLI:
+            return DraftModel(TranslatedModel(load_model(str(draft_model)), target))
+        case DrafterName.SLEM:
+            return TextDraftModel(load_model(str(draft_model)))
         case DrafterName.NGRAM:
             return _ngram_drafter(Path(str(ngram)), target.tokenizer)
         case DrafterName.HEADS:

@@ -13,6 +13,8 @@ from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler
 from draftwise.types import Draft, Probs, Source, Step
 
+_BLOCK = 256  # tokens that are compared at a time
+
 
 class DraftModel:
     """Any language model that shares the target's tokenizer, as a drafter.
@@ -69,7 +71,8 @@ def refuse_stranger(name: str, model: LanguageModel, target: LanguageModel) -> N
         if difference:
             raise TokenizerMismatchError(
                 f"{name} cannot draft for {target.name}, as their tokenizers differ ({difference}); take a "
-                "draft model with the target's tokenizer."
+                "draft model with the target's tokenizer, or translate: TranslatedModel (--drafter tli) or "
+                "TextDraftModel (--drafter slem)."
             )
 
 
@@ -98,15 +101,14 @@ class DraftModelState:
         self._capacity = capacity
         self._vocab_size = drafter.model.vocab_size
         self._target_vocab_size = target_vocab_size
-        # For each row: how much of its context has been read, and what was drafted there. The cache holds the
-        # first and then the second, its last token only where a distribution after it was asked for.
-        self._read = [0] * num_sequences
-        self._drafted: list[list[int]] = [[] for _ in range(num_sequences)]
+        # For each row its last context and what was drafted there: what the cache holds, but for the last
+        # token where no distribution after it was asked for.
+        self._held: list[list[int]] = [[] for _ in range(num_sequences)]
 
     def begin(self, row: int, source: Source | None) -> None:
         self._cache.begin(row, source)
         self._guessing.begin(row, source)
-        self._read[row], self._drafted[row] = 0, []
+        self._held[row] = []
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         return None if self._room(row, context) > 0 else 0.0
@@ -129,8 +131,7 @@ class DraftModelState:
         drafted: list[list[int]] = [[] for _ in contexts]
         drawn_from: list[list[Probs]] = [[] for _ in contexts]
         feeds = [self._catch_up(row, context) if goes_on(row) else [] for row, context in enumerate(contexts)]
-        for row in [row for row, feed in enumerate(feeds) if feed]:
-            self._read[row], self._drafted[row] = len(contexts[row]), drafted[row]
+        drafting = [row for row, feed in enumerate(feeds) if feed]
         guesses = self._guess(contexts, [bool(feed) for feed in feeds], samplers, randomness)
         while any(feeds):
             logits = self._cache.forward(
@@ -155,6 +156,8 @@ class DraftModelState:
                 if guess:  # the cache goes back over the guesses that were wrong
                     right = _num_shared(guess, drafted[row])
                     self._cache.keep(row, self._cache.lengths[row] - len(guess) + right)
+        for row in drafting:
+            self._held[row] = [*contexts[row], *drafted[row]]
         return [
             Draft(tuple(token_ids), probs or None)
             for token_ids, probs in zip(drafted, drawn_from, strict=True)
@@ -184,10 +187,9 @@ class DraftModelState:
 
     def _catch_up(self, row: int, context: Sequence[int]) -> list[int]:
         """Go back to what the cache and the context share; return the tokens of the context after that."""
-        read, drafted = self._read[row], self._drafted[row]
-        accepted = _num_shared(drafted, context[read : read + len(drafted)])
+        shared = _num_shared(self._held[row], context)
         # The cache may lack the last token drafted, and one token is always fed, for its logits.
-        self._cache.keep(row, min(read + accepted, self._cache.lengths[row], len(context) - 1))
+        self._cache.keep(row, min(shared, self._cache.lengths[row], len(context) - 1))
         tail = context[self._cache.lengths[row] :]
         # Padding that the target emitted may lie beyond this model's vocabulary. Reading its last token there
         # makes a worse guess, which is still an exact one.
@@ -204,5 +206,9 @@ class DraftModelState:
 
 def _num_shared(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens both begin with."""
-    parted_at = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(parted_at, min(len(one), len(other)))
+    shared, size = 0, min(len(one), len(other))
+    while shared < size and one[shared : shared + _BLOCK] == other[shared : shared + _BLOCK]:
+        shared = min(shared + _BLOCK, size)
+    while shared < size and one[shared] == other[shared]:
+        shared += 1
+    return shared
