@@ -16,9 +16,9 @@ from pathlib import Path
 from time import perf_counter
 
 from draftwise import SamplingParams, generate, load
-from draftwise.decoding import encode_prompt
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.onnx.engine import OnnxModel
+from draftwise.prompt import encode_prompt
 from draftwise.types import Generation
 from measuring import Messages, family_prompts, summary
 

@@ -66,7 +66,7 @@ def law_of_generate(target: TabularModel, prompt: Tokens, num_tokens: int, **opt
     """The law of all that the real `generate` emits, from the first step to the last."""
 
     def run(streams: Streams) -> Tokens:
-        with patch.object(decoding.Streams, "seeded", lambda seed: streams):
+        with patch.object(Streams, "seeded", lambda seed: streams):
             return decoding.generate(target, prompt, max_new_tokens=num_tokens, **options).token_ids
 
     return enumerate_outcomes(run)
@@ -76,7 +76,7 @@ def law_of_steps(target: TabularModel, prompt: Tokens, num_tokens: int, **option
     """The law of the next tokens, put together from single steps of `stream` that no budget cuts."""
 
     def run(streams: Streams) -> Tokens:
-        with patch.object(decoding.Streams, "seeded", lambda seed: streams):
+        with patch.object(Streams, "seeded", lambda seed: streams):
             return next(iter(decoding.stream(target, prompt, **options))).emitted
 
     law: Law = defaultdict(float)

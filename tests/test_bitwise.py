@@ -6,7 +6,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from draftwise.decoding import encode_prompt, generate
+from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.ngram import NgramModel
@@ -14,6 +14,7 @@ from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.base import LanguageModel
 from draftwise.models.load import load
 from draftwise.models.onnx.engine import OnnxModel
+from draftwise.prompt import encode_prompt
 from draftwise.sampling import SamplingParams
 from draftwise.types import Generation
 

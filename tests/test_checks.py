@@ -7,9 +7,9 @@ import pytest
 
 from draftwise.checks import number, whole_number
 from draftwise.control.fixed import Fixed
-from draftwise.decoding import encode_prompt
 from draftwise.errors import OptionError, PromptError
 from draftwise.models.tabular import TabularModel
+from draftwise.prompt import encode_prompt
 from draftwise.randomness import Streams
 from draftwise.sampling import SamplingParams
 from draftwise.sequence import StopConditions

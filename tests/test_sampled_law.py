@@ -82,5 +82,5 @@ def streams_of(seed: int, drafting: int, acceptance: int, recovery: int) -> Stre
 def test_streams_that_share_their_noise_are_seen(
     shared: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoding.Streams, "seeded", lambda seed: streams_of(seed, *shared))
+    monkeypatch.setattr(Streams, "seeded", lambda seed: streams_of(seed, *shared))
     assert p_value(ANOTHER_MODEL) < 1e-9

@@ -9,9 +9,9 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwise.decoding import Prompt, encode_prompt
 from draftwise.errors import OptionError, PromptError
 from draftwise.models.base import LanguageModel
+from draftwise.prompt import Prompt, encode_prompt
 
 Tokens = tuple[int, ...]
 LogProbs = NDArray[np.float64]

@@ -61,9 +61,14 @@ class Sequence:
         self._held_back = ""  # text that may yet turn out to be the beginning of a stop string
 
     @property
+    def max_length(self) -> int:
+        """The most tokens that it may come to have, those of the prompt included."""
+        return self.num_prompt_tokens + self.stop.max_new_tokens
+
+    @property
     def budget(self) -> int:
         """How many more tokens may be emitted."""
-        return self.num_prompt_tokens + self.stop.max_new_tokens - len(self.token_ids)
+        return self.max_length - len(self.token_ids)
 
     @property
     def room(self) -> int:

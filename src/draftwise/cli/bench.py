@@ -65,11 +65,11 @@ def bench(
     from draftwise.benchmarking import pictures, report
     from draftwise.benchmarking.records import Log
     from draftwise.benchmarking.running import Grid, Task, run_benchmark
-    from draftwise.decoding import encode_prompt
     from draftwise.models.load import load
     from draftwise.models.machine import processor
     from draftwise.planning.prompts import read_prompts, some_of_each_task
     from draftwise.progress import shown
+    from draftwise.prompt import encode_prompt
 
     # What can be refused without a model is refused before one is loaded.
     grid = Grid(

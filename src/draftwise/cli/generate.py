@@ -100,10 +100,11 @@ def generate(
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Generate text from a prompt, with the target's own distribution."""
-    from draftwise.decoding import encode_prompt, stream
+    from draftwise.decoding import stream
     from draftwise.drafters.heads import layers_read
     from draftwise.drafters.none import NoDrafter
     from draftwise.models.load import load
+    from draftwise.prompt import encode_prompt
     from draftwise.sampling import SamplingParams
     from draftwise.sequence import StopConditions
     from draftwise.types import Generation

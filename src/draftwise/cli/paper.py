@@ -53,13 +53,13 @@ def paper(
     """Regenerate the tables and figures of the paper that speculative decoding comes from."""
     from draftwise import pages, plots
     from draftwise.benchmarking.running import Grid
-    from draftwise.decoding import encode_prompt
     from draftwise.models.load import load
     from draftwise.models.machine import processor
     from draftwise.paper import page, pictures
     from draftwise.paper.study import Study, saved
     from draftwise.planning.prompts import read_prompts
     from draftwise.progress import shown
+    from draftwise.prompt import encode_prompt
 
     if tokens < 1:
         raise OptionError(f"tokens is {tokens}; give at least 1.")

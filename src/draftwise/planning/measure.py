@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwise.control.base import UpTo
-from draftwise.decoding import Prompt as AnyPrompt
-from draftwise.decoding import encode_prompt, generate
+from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter, DraftState
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.errors import UnsupportedError
 from draftwise.models.base import LanguageModel
+from draftwise.prompt import Prompt as AnyPrompt
+from draftwise.prompt import encode_prompt
 from draftwise.randomness import Streams
 from draftwise.sampling import Sampler, SamplingParams, point_mass
 from draftwise.theory import acceptance_rate

@@ -1,0 +1,80 @@
+"""What is asked for: a prompt, and all that belongs to its sequence alone."""
+
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass
+from typing import TypedDict
+
+from draftwise.errors import PromptError
+from draftwise.models.base import LanguageModel
+from draftwise.prompt import Prompt, opening
+from draftwise.randomness import CoupledStreams, Streams
+from draftwise.sampling import Sampler, SamplingParams
+from draftwise.sequence import Sequence, StopConditions
+from draftwise.verification import find_rule
+
+
+class Options(TypedDict, total=False):
+    """The options of a `Request` as keywords; it says what they mean, and has their defaults."""
+
+    sampling: SamplingParams | None
+    max_new_tokens: int
+    stop: str | Tokens[str]
+    stop_token_ids: Tokens[int]
+    ignore_eos: bool
+    verification: str
+    lenience: float
+    seed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A prompt and the options of its sequence.
+
+    `prompt`: text, token ids, or chat messages (`{"role": ..., "content": ...}`); the encoder of a target
+    that has one reads it, or else sound: a waveform `[samples]` or features `[mel bins, frames]`. `sampling`:
+    None is greedy. `stop`: texts that end the output. `verification`: the rule by its name in
+    `draftwise.verification.RULES`; "auto" is the best exact one for each draft, and "coupled" has drafter and
+    target share noise that follows from seed and position, so that the tokens are those of plain decoding
+    with "coupled" and the same seed, as far as logits have the same bits at every width; "lenient" with a
+    `lenience` below 1 gives up the target's distribution for speed (2211.17192, A.5).
+    """
+
+    prompt: Prompt
+    sampling: SamplingParams | None = None
+    max_new_tokens: int = 256
+    stop: str | Tokens[str] = ()
+    stop_token_ids: Tokens[int] = ()
+    ignore_eos: bool = False
+    verification: str = "auto"
+    lenience: float = 1.0
+    seed: int | None = None
+
+    def sequence(self, target: LanguageModel) -> Sequence:
+        """The sequence to generate, at its start.
+
+        Raises OptionError for an option out of range, and PromptError for a prompt that cannot be read or,
+        with the new tokens, is longer than what the target holds.
+        """
+        prompt_ids, source = opening(target, self.prompt)
+        stop_conditions = StopConditions(
+            self.max_new_tokens,
+            frozenset() if self.ignore_eos else target.eos_token_ids,
+            frozenset(self.stop_token_ids),
+            (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
+        )
+        sequence = Sequence(
+            prompt_ids,
+            stop_conditions,
+            Sampler.start(self.sampling or SamplingParams(), prompt_ids, target),
+            CoupledStreams(self.seed) if self.verification == "coupled" else Streams.seeded(self.seed),
+            target.tokenizer,
+            find_rule(self.verification, self.lenience),
+            source,
+        )
+        if sequence.max_length > target.max_length:
+            raise PromptError(
+                f"the prompt has {len(prompt_ids)} tokens and max_new_tokens is {self.max_new_tokens}, "
+                f"but {target.name} holds at most {target.max_length} tokens; shorten the prompt or ask "
+                "for fewer."
+            )
+        return sequence
