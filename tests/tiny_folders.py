@@ -10,6 +10,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from tests.models.tiny import llama
+from tests.models.tiny_seq2seq import ENCODER_DECODERS
 
 MAX_LENGTH = 256
 
@@ -74,6 +75,14 @@ def save_llama(folder: Path, seed: int = 1, chat_template: str | None = CHATML) 
     """A transformers folder with a tiny Llama and its tokenizer."""
     tiny_llama(seed).save_pretrained(folder)
     return save_tokenizer(byte_level(), folder, chat_template)
+
+
+def save_encoder_decoder(folder: Path, architecture: str = "t5-gated", seed: int = 1) -> Path:
+    """A transformers folder with a tiny encoder-decoder and its tokenizer."""
+    ENCODER_DECODERS[architecture](
+        seed=seed, vocab_size=320, eos_token_id=SPECIAL.index("<|im_end|>")
+    ).save_pretrained(folder)
+    return save_tokenizer(byte_level(), folder)
 
 
 def save_gguf(folder: Path, file: Path) -> Path:

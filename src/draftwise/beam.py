@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwise.errors import OptionError, PromptError
-from draftwise.models.base import LanguageModel
+from draftwise.models.base import LanguageModel, refuse_encoder
 from draftwise.prompt import Prompt, encode_prompt
 
 Tokens = tuple[int, ...]
@@ -66,6 +66,7 @@ def beam_search(
     ):
         if number < least:
             raise OptionError(f"{name} is {number}; give at least {least}.")
+    refuse_encoder(target, "beam search")
     prompt_ids = tuple(encode_prompt(target, prompt))
     if len(prompt_ids) + max_new_tokens > target.max_length:
         raise PromptError(

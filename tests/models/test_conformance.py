@@ -6,11 +6,12 @@ from transformers import PreTrainedModel
 
 from draftwise.drafters.translation.model import TranslatedModel
 from draftwise.models.tabular import TabularModel
-from draftwise.models.torch import TorchModel
+from draftwise.models.torch import EncoderDecoderModel, TorchModel
 from tests.fakes import byte_pairs
 from tests.models import tiny
 from tests.models.conformance import Backend, LanguageModelConformance
 from tests.models.tiny import one_thread  # noqa: F401
+from tests.models.tiny_seq2seq import ENCODER_DECODERS, SOURCES
 
 
 def _torch(architecture: str, dtype: torch.dtype, tolerance: float) -> Backend:
@@ -28,6 +29,14 @@ def translated() -> TranslatedModel:
     return TranslatedModel(model, target)
 
 
+def _torch_seq2seq(architecture: str, dtype: torch.dtype, tolerance: float) -> Backend:
+    def make() -> EncoderDecoderModel:
+        return EncoderDecoderModel(ENCODER_DECODERS[architecture](dtype=dtype))
+
+    name = f"torch-{architecture}-{dtype}".replace("torch.", "")
+    return Backend(name, make, tolerance, source=SOURCES[0])
+
+
 BACKENDS = [
     Backend("tabular", lambda: TabularModel.random(5, 3, seed=0)),
     Backend("translated", translated),
@@ -37,6 +46,8 @@ BACKENDS = [
     _torch("llama", torch.float32, 3e-5),
     _torch("gemma2", torch.float32, 3e-5),
     _torch("llama4", torch.float32, 3e-5),
+    _torch_seq2seq("bart", torch.float64, 1e-11),
+    _torch_seq2seq("t5-gated", torch.float32, 3e-4),
 ]
 
 

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from draftwise.errors import ModelError, OptionError, UnsupportedError
+from draftwise.decoding import generate
+from draftwise.drafters.draft_model import DraftModel
+from draftwise.drafters.input_copy import InputCopy
+from draftwise.errors import ModelError, OptionError, TokenizerMismatchError, UnsupportedError
 from draftwise.models import load as loading
 from draftwise.models import sources
 from draftwise.models.base import LanguageModel
@@ -18,7 +21,16 @@ from draftwise.models.gguf import to_transformers
 from draftwise.models.load import load, load_tokenizer
 from draftwise.models.sources import Kind, find
 from draftwise.progress import shown
-from tests.tiny_folders import MAX_LENGTH, SPECIAL, save_gguf, save_llama, tiny_llama
+from tests.tiny_folders import (
+    MAX_LENGTH,
+    SPECIAL,
+    byte_level,
+    save_encoder_decoder,
+    save_gguf,
+    save_llama,
+    save_tokenizer,
+    tiny_llama,
+)
 
 PROMPT = "The quick brown fox"
 
@@ -244,6 +256,36 @@ def test_what_cannot_be_converted_runs_on_torch_and_says_so(
     assert caplog.messages == ["this architecture cannot be exported. It runs on the torch engine instead."]
     with pytest.raises(UnsupportedError, match=r"cannot be exported"):
         load(folder, engine="onnx")
+
+
+@pytest.mark.parametrize("architecture", ["t5-gated", "bart"])
+def test_an_encoder_decoder_runs_on_torch(
+    architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = save_encoder_decoder(tmp_path / "tiny-seq2seq", architecture)
+    monkeypatch.setattr(loading, "_has_gpu", lambda: False)
+    with pytest.raises(UnsupportedError, match=r"tiny-seq2seq is an encoder-decoder.*engine='torch'"):
+        load(folder, engine="onnx")
+    with caplog.at_level(logging.WARNING, "draftwise"):
+        target = load(folder)
+    assert "tiny-seq2seq is an encoder-decoder" in caplog.text
+    by_transformers = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32)
+    encoded = AutoTokenizer.from_pretrained(folder)(PROMPT, return_tensors="pt")
+    output = by_transformers.generate(
+        encoded["input_ids"], do_sample=False, use_cache=False, max_new_tokens=20
+    )
+    for drafter in (DraftModel(load(folder, engine="torch")), InputCopy()):
+        generation = generate(target, PROMPT, drafter=drafter, max_new_tokens=20)
+        assert list(generation.token_ids) == output[0, 1:].tolist()
+        assert generation.text == target.tokenizer.decode(generation.token_ids)  # type: ignore[union-attr]
+
+
+def test_an_encoder_decoder_with_another_tokenizer_cannot_draft(tmp_path: Path) -> None:
+    target = load(save_encoder_decoder(tmp_path / "target"), engine="torch")
+    save_tokenizer(byte_level(["other words"] * 9), save_encoder_decoder(tmp_path / "draft"))
+    draft = load(tmp_path / "draft", engine="torch")
+    with pytest.raises(TokenizerMismatchError, match=r"draft.*cannot draft for.*target"):
+        generate(target, PROMPT, drafter=DraftModel(draft), max_new_tokens=5)
 
 
 def test_bars_are_drawn_on_a_terminal_only(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaForCausalLM, T5Config, T5ForConditionalGeneration, dynamic_module_utils
+from transformers import LlamaForCausalLM, dynamic_module_utils
 
 from draftwise.errors import ModelError, OptionError
 from draftwise.models.torch import load_torch
@@ -113,15 +113,7 @@ def torn_gguf(folder: Path) -> Path:
     return file
 
 
-def encoder_decoder(folder: Path) -> Path:
-    config = T5Config(vocab_size=30, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2)
-    T5ForConditionalGeneration(config).save_pretrained(folder)
-    return folder
-
-
-@pytest.mark.parametrize(
-    "make", [no_config, no_weights, pickled_weights, torn_weights, torn_gguf, encoder_decoder]
-)
+@pytest.mark.parametrize("make", [no_config, no_weights, pickled_weights, torn_weights, torn_gguf])
 def test_what_cannot_be_read_is_said_in_one_sentence(make: Callable[[Path], Path], tmp_path: Path) -> None:
     source = make(tmp_path / "it")
     with pytest.raises(ModelError) as caught:

@@ -42,6 +42,15 @@ def refuse_no_trees(model: "LanguageModel") -> None:
         )
 
 
+def refuse_encoder(model: "LanguageModel", what: str) -> None:
+    """Raise UnsupportedError if a model has an encoder, which `what` gives nothing to read."""
+    if model.encoder is not None:
+        raise UnsupportedError(
+            f"{model.name} is an encoder-decoder model, for which there is no {what}; give a decoder-only "
+            "one."
+        )
+
+
 class Encoder(Protocol):
     """What an encoder-decoder model has before its decoder."""
 
@@ -49,6 +58,11 @@ class Encoder(Protocol):
 
     def check(self, source: Source) -> None:
         """Raise PromptError unless the encoder can read this."""
+        ...
+
+    @property
+    def example(self) -> Source:
+        """Something that it can read, for measurements."""
         ...
 
 
@@ -106,7 +120,11 @@ class LanguageModel(Protocol):
     width_invariant: bool  # whether a position's logits have the same bits in passes of any width, here
     scores_trees: bool  # whether `forward` takes `parents`
     tokenizer: Tokenizer | None
-    encoder: Encoder | None  # None: the model reads nothing but the text that it goes on with
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """None: the model reads nothing but the text that it goes on with."""
+        ...
 
     def open(
         self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()

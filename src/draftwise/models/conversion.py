@@ -59,6 +59,11 @@ def convert_source(
     """
     if source.kind is Kind.CONVERTED:
         raise OptionError(f"{source.name} is converted already; give the model that it came from.")
+    if source.is_encoder_decoder:
+        raise UnsupportedError(
+            f"{source.name} is an encoder-decoder model, which the onnx engine does not run; load it with "
+            "engine='torch'."
+        )
     missing = [package for package in _NEEDED if find_spec(package) is None]
     if missing:
         raise UnsupportedError(

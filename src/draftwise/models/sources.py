@@ -30,6 +30,17 @@ class Source:
     path: Path
     identity: str  # another string whenever the content may be another
 
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether its config.json says so; raises ModelError where that is no JSON."""
+        if self.kind is not Kind.TRANSFORMERS:
+            return False
+        file = self.path / "config.json"
+        try:
+            return bool(json.loads(file.read_text(encoding="utf-8")).get("is_encoder_decoder"))
+        except ValueError as error:
+            raise ModelError(f"{file} is not valid JSON ({error}); fetch the file again.") from None
+
 
 @dataclass(frozen=True, slots=True)
 class Bundled:

@@ -20,7 +20,7 @@ from draftwise.drafters.base import Drafter, DraftState
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.errors import UnsupportedError
-from draftwise.models.base import LanguageModel
+from draftwise.models.base import LanguageModel, refuse_encoder
 from draftwise.prompt import Prompt as AnyPrompt
 from draftwise.prompt import encode_prompt
 from draftwise.randomness import Streams
@@ -76,7 +76,8 @@ def write_text(
     max_new_tokens: int = 128,
     seed: int | None = 0,
 ) -> Text:
-    """Have the target answer a prompt; raises what `generate` raises."""
+    """Have the target answer a prompt; raises what `generate` raises, and UnsupportedError for an encoder."""
+    refuse_encoder(target, "planning")
     sampling = sampling or SamplingParams()
     prompt_ids = encode_prompt(target, prompt)
     drafter = PromptLookup()

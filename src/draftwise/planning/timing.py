@@ -157,7 +157,8 @@ class _Loop:
         stop = StopConditions(self._room)
         tokenizer = self._target.tokenizer
         sampler = Sampler.start(self._sampling, self._prompt, self._target)
-        self._row = Row(self._prompt, stop, sampler, Streams.seeded(0), tokenizer)
+        source = self._target.encoder.example if self._target.encoder else None
+        self._row = Row(self._prompt, stop, sampler, Streams.seeded(0), tokenizer, source=source)
         self._cache.keep(0, min(self._cache.lengths[0], len(self._prompt) - 1))
 
     def run(self, num_draft_tokens: int) -> Seconds:

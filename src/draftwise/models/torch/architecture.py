@@ -9,6 +9,8 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 
 from draftwise.errors import UnsupportedError
 
+UNLIMITED = 1 << 20  # tokens, where nothing else sets a limit
+
 # The lowest position that a token at each position may look back to.
 Horizon = Callable[[torch.Tensor], torch.Tensor]
 
@@ -39,14 +41,14 @@ def longest_text(config: PreTrainedConfig) -> int:
     rope = getattr(config, "rope_parameters", None) or {}
     ropes = [rope] if "rope_type" in rope else rope.values()  # the same for all layers, or by their kind
     turning = [each["original_max_position_embeddings"] for each in ropes if each["rope_type"] == "longrope"]
-    return int(min([config.max_position_embeddings, *turning]))
+    return int(min([getattr(config, "max_position_embeddings", UNLIMITED), *turning]))
 
 
 def refuse_unsupported(model: PreTrainedModel, name: str) -> None:
     """Raise UnsupportedError unless the cache can go back and each token's position and mask can be given."""
     config = model.config.get_text_config(decoder=True)
     if model.config.is_encoder_decoder:
-        raise UnsupportedError(f"{name} is an encoder-decoder model; give a decoder-only one.")
+        raise UnsupportedError(f"{name} is an encoder-decoder model; open it as an EncoderDecoderModel.")
     recurrent = sorted(_layer_sizes(config).keys() - _HORIZONS.keys())
     if recurrent or model._is_stateful:
         kinds = ", ".join(recurrent) or model.config.model_type
@@ -60,6 +62,11 @@ def refuse_unsupported(model: PreTrainedModel, name: str) -> None:
             f"{name} is a {type(model).__name__}, which takes no position and mask for each token; "
             "give a model of another architecture."
         )
+    refuse_attention(config, name)
+
+
+def refuse_attention(config: PreTrainedConfig, name: str) -> None:
+    """Raise UnsupportedError for a kind of attention that takes no mask of its own for each token."""
     if config._attn_implementation not in ("sdpa", "eager"):
         raise UnsupportedError(
             f"{name} runs {config._attn_implementation} attention, which takes no mask for each token; "

@@ -1,6 +1,7 @@
 """A transformers decoder as a LanguageModel."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ class TorchModel:
 
     def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer | None = None, name: str = "") -> None:
         self.name = name or model.config.name_or_path or type(model).__name__
-        refuse_unsupported(model, self.name)
+        self.refuse_unsupported(model)
         self.model = model.eval()
         self.tokenizer = tokenizer
         config = model.config.get_text_config(decoder=True)
@@ -45,6 +46,10 @@ class TorchModel:
         self._horizons = horizons(config)
         # Eager attention adds its mask to the scores; the fused one is fastest with booleans.
         self._additive = model.dtype if config._attn_implementation == "eager" else None
+
+    def refuse_unsupported(self, model: PreTrainedModel) -> None:
+        """Raise UnsupportedError for a model that this class cannot run."""
+        refuse_unsupported(model, self.name)
 
     @property
     def weight_bytes(self) -> int:
@@ -68,10 +73,17 @@ class TorchModel:
             raise OptionError(
                 f"max_length is {max_length}, but {self.name} holds {self.max_length} tokens; give less."
             )
-        state = TorchState(self, num_sequences, max_length, Hearing(self.model, taps, self.name))
+        state = self.new_state(num_sequences, max_length, Hearing(self.model, taps, self.name))
         for tap in taps:
             tap.state = state
         return state
+
+    def new_state(self, num_sequences: int, max_length: int, hearing: Hearing) -> "TorchState":
+        return TorchState(self, num_sequences, max_length, hearing)
+
+    def new_cache(self, num_rows: int, num_slots: int) -> Any:
+        """What `score` keeps its keys and values in: a RowCache or more than that."""
+        return RowCache(num_rows, num_slots)
 
     def open_beside(self, num_sequences: int, max_length: int, tap: Tap) -> "SharedState":
         """Open a state in the cache of another model, once that has opened one with the tap.
@@ -99,7 +111,7 @@ class TorchModel:
         return TorchModel(shallow, self.tokenizer, f"{self.name} without {len(skipped)} layers")
 
     @torch.inference_mode()
-    def score(self, piece: Piece, cache: RowCache) -> Logits:
+    def score(self, piece: Piece, cache: Any) -> Logits:
         """Run one piece; return logits `[tokens wanted, vocabulary]`, row after row, in float32 or wider."""
         device = self.model.device
         cache.window = Window(piece.rows, torch.as_tensor(piece.slots, device=device), piece.view)
@@ -111,8 +123,13 @@ class TorchModel:
             use_cache=True,
             logits_to_keep=torch.as_tensor(piece.wanted, device=device),
         ).logits
-        on_host: Logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).cpu().numpy()
-        return on_host
+        return on_host(logits)
+
+
+def on_host(logits: torch.Tensor) -> Logits:
+    """Logits as numpy, in float32 or wider."""
+    array: Logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).cpu().numpy()
+    return array
 
 
 class TorchState:
@@ -123,7 +140,7 @@ class TorchState:
         self._hearing = hearing
         self._max_length = max_length
         self._num_slots = -(-(max_length + 1) // VIEW_STEP) * VIEW_STEP  # at least one is left for padding
-        self._cache = RowCache(num_sequences, self._num_slots)
+        self._cache = model.new_cache(num_sequences, self._num_slots)
         self._lengths = [0] * num_sequences
 
     @property
@@ -193,7 +210,7 @@ class TorchState:
 
     def close(self) -> None:
         """Release the buffers; idempotent. A closed state has no rows left."""
-        self._cache, self._lengths = RowCache(0, 0), []
+        self._cache, self._lengths = self._model.new_cache(0, 0), []
 
 
 class SharedState(TorchState):

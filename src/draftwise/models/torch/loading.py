@@ -2,11 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import (
+    MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSpeechSeq2Seq,
+)
 
 from draftwise.errors import ModelError, OptionError
+from draftwise.models.torch.encoder_decoder import EncoderDecoderModel
 from draftwise.models.torch.engine import TorchModel
 from draftwise.tokenizer import Tokenizer
 
@@ -27,7 +35,9 @@ def load_torch(
     threads: int | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> TorchModel:
-    """Load a decoder from a transformers folder, a hub id or a GGUF file, whose weights are dequantised.
+    """Load a model from a transformers folder, a hub id or a GGUF file, whose weights are dequantised.
+
+    It is an EncoderDecoderModel where its config says so.
 
     `device`: as PyTorch names it; None takes CUDA, then MPS, then the CPU. `dtype`: None takes float32 on a
     CPU and bfloat16 elsewhere. Weights come from safetensors or GGUF only, and code that comes with the model
@@ -45,7 +55,8 @@ def load_torch(
     path = Path(source)
     is_gguf = path.suffix.lower() == ".gguf" and path.is_file()
     try:
-        model = AutoModelForCausalLM.from_pretrained(
+        loader = AutoModelForCausalLM if is_gguf else _loader(source, trust_remote_code)
+        model = loader.from_pretrained(
             path.parent if is_gguf else source,
             gguf_file=path.name if is_gguf else None,
             use_safetensors=True,
@@ -55,10 +66,23 @@ def load_torch(
     except Exception as error:  # transformers, safetensors, gguf and the hub each raise their own
         reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".:")
         raise ModelError(
-            f"{source} cannot be read as a decoder-only language model ({reason}); give a whole GGUF file, "
+            f"{source} cannot be read as a language model ({reason}); give a whole GGUF file, "
             "or a hub id or transformers folder with safetensors."
         ) from error
-    return TorchModel(model.to(target_device), tokenizer, str(source))
+    kind = EncoderDecoderModel if model.config.is_encoder_decoder else TorchModel
+    return kind(model.to(target_device), tokenizer, str(source))
+
+
+def _loader(source: str | Path, trust_remote_code: bool) -> Any:
+    """The class of transformers that loads a model of this kind with its output layer."""
+    config = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)
+    if not config.is_encoder_decoder:
+        return AutoModelForCausalLM
+    return (
+        AutoModelForSpeechSeq2Seq
+        if type(config) in MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING
+        else AutoModelForSeq2SeqLM
+    )
 
 
 def choose_device(name: str | None) -> torch.device:

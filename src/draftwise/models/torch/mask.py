@@ -25,8 +25,12 @@ def attention_masks(
     positions = torch.as_tensor(piece.positions, device=device)[..., None]
     masks = {}
     for kind, horizon in horizons.items():
-        mask = (visible & (slot_positions >= horizon(positions)))[:, None]
-        if additive:
-            mask = torch.zeros_like(mask, dtype=additive).masked_fill(~mask, torch.finfo(additive).min)
-        masks[kind] = mask
+        masks[kind] = as_taken((visible & (slot_positions >= horizon(positions)))[:, None], additive)
     return masks if len(masks) > 1 else masks.popitem()[1]
+
+
+def as_taken(mask: torch.Tensor, additive: torch.dtype | None) -> torch.Tensor:
+    """A mask of booleans as it is, or as what is added to the scores."""
+    if additive is None:
+        return mask
+    return torch.zeros_like(mask, dtype=additive).masked_fill(~mask, torch.finfo(additive).min)
