@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from draftwise.models.base import LanguageModel
     from draftwise.models.load import load
     from draftwise.sampling import SamplingParams
+    from draftwise.sampling.grammar import Grammar
     from draftwise.tokenizer import Tokenizer
     from draftwise.types import Draft, FinishReason, Generation, Origin, Seconds, Step
 
@@ -48,6 +49,7 @@ __all__ = [
     "DynamicTree",
     "FinishReason",
     "Generation",
+    "Grammar",
     "InputCopy",
     "LanguageModel",
     "ModelError",
@@ -109,6 +111,7 @@ _NAMES_BY_MODULE = {
     "models.base": ("LanguageModel",),
     "models.load": ("load",),
     "sampling": ("SamplingParams",),
+    "sampling.grammar": ("Grammar",),
     "tokenizer": ("Tokenizer",),
     "types": ("Draft", "FinishReason", "Generation", "Origin", "Seconds", "Step"),
 }

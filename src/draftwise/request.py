@@ -4,7 +4,7 @@ from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 from typing import TypedDict
 
-from draftwise.errors import PromptError
+from draftwise.errors import OptionError, PromptError
 from draftwise.models.base import LanguageModel
 from draftwise.prompt import Prompt, opening
 from draftwise.randomness import CoupledStreams, Streams
@@ -62,10 +62,22 @@ class Request:
             frozenset(self.stop_token_ids),
             (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
         )
+        sampling = self.sampling or SamplingParams()
+        if sampling.min_new_tokens > self.max_new_tokens:
+            raise OptionError(
+                f"min_new_tokens is {sampling.min_new_tokens} and max_new_tokens {self.max_new_tokens}; give at "
+                "most that."
+            )
         sequence = Sequence(
             prompt_ids,
             stop_conditions,
-            Sampler.start(self.sampling or SamplingParams(), prompt_ids, target),
+            Sampler.start(
+                sampling,
+                prompt_ids,
+                target,
+                stop_conditions.eos_token_ids,
+                stop_conditions.stop_token_ids,
+            ),
             CoupledStreams(self.seed) if self.verification == "coupled" else Streams.seeded(self.seed),
             target.tokenizer,
             find_rule(self.verification, self.lenience),

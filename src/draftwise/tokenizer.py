@@ -134,6 +134,12 @@ class Tokenizer:
         """One more than the largest token id."""
         return max(self.vocabulary) + 1
 
+    @property
+    def definition(self) -> str:
+        """All of it but the chat template, as tokenizer.json has it."""
+        text: str = self._backend.to_str()
+        return text
+
     @cached_property
     def fingerprint(self) -> str:
         """The same string for the same vocabulary, on every machine."""

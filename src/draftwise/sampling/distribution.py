@@ -1,7 +1,7 @@
 """From logits to the adjusted distribution that is sampled from (2211.17192, section 2.2)."""
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from draftwise.errors import ModelError
 from draftwise.sampling.params import SamplingParams
@@ -33,6 +33,8 @@ def adjusted_probs(logits: Logits, sampling: SamplingParams) -> Probs:
         weights *= weights >= nucleus_cutoff(weights, sampling.top_p)
     if sampling.min_p > 0:
         weights *= weights >= sampling.min_p
+    if sampling.typical_p < 1:
+        weights *= is_typical(weights / weights.sum(), sampling.typical_p)
     weights /= weights.sum()
     return weights
 
@@ -81,4 +83,31 @@ def nucleus_cutoff(weights: Probs, top_p: float) -> np.floating:
     largest = np.sort(largest)[::-1]
     last = int(np.searchsorted(np.cumsum(largest, dtype=np.float64), missing))
     cutoff: np.floating = largest[min(last, len(largest) - 1)]
+    return cutoff
+
+
+def is_typical(probs: Probs, typical_p: float) -> NDArray[np.bool_]:
+    """Which tokens are kept: the fewest that hold `typical_p`, nearest to the entropy first."""
+    some = np.flatnonzero(probs)
+    held = probs[some].astype(np.float64)
+    information = -np.log(held)
+    distances = np.abs(information - held @ information)
+    kept = np.zeros(len(probs), np.bool_)
+    kept[some[distances <= _reach(distances, held, typical_p)]] = True
+    return kept
+
+
+def _reach(distances: NDArray[np.float64], probs: NDArray[np.float64], mass: float) -> np.float64:
+    """The smallest distance within which there is so much mass: a weighted quickselect, as in the nucleus."""
+    while len(distances) > 256:
+        order = np.argpartition(distances, len(distances) // 2)
+        nearer, farther = np.split(order, [len(order) // 2])
+        held = probs[nearer].sum()
+        chosen = nearer
+        if held < mass:
+            chosen, mass = farther, mass - held
+        distances, probs = distances[chosen], probs[chosen]
+    order = np.argsort(distances)
+    last = int(np.searchsorted(np.cumsum(probs[order]), mass))
+    cutoff: np.float64 = distances[order][min(last, len(order) - 1)]
     return cutoff

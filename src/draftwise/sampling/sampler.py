@@ -1,11 +1,12 @@
 """What the next token of a sequence is drawn from, given all the tokens before it, drafted ones included."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import overload
 
 import numpy as np
 
+from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel
 from draftwise.sampling.controls import controls_of
 from draftwise.sampling.distribution import adjusted_probs
@@ -29,9 +30,21 @@ class Sampler:
     token_ids: TokenIds = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
-    def start(cls, params: SamplingParams, prompt: Sequence[int], target: LanguageModel) -> "Sampler":
-        """How the token after a prompt is drawn."""
-        return cls(params, controls_of(params, target), target.vocab_size).after(prompt)
+    def start(
+        cls,
+        params: SamplingParams,
+        prompt: Sequence[int],
+        target: LanguageModel,
+        eos_token_ids: Collection[int] | None = None,
+        stop_token_ids: Collection[int] = (),
+    ) -> "Sampler":
+        """How the token after a prompt is drawn; raises OptionError for what the target cannot follow.
+
+        `eos_token_ids`, `stop_token_ids`: what ends the sequence; None takes the target's eos.
+        """
+        eos_token_ids = target.eos_token_ids if eos_token_ids is None else eos_token_ids
+        controls = controls_of(params, len(prompt), target, eos_token_ids, stop_token_ids)
+        return cls(params, controls, target.vocab_size).after(prompt)
 
     def after(self, token_ids: Sequence[int]) -> "Sampler":
         """How the token is drawn that follows this text and `token_ids`."""
@@ -57,8 +70,17 @@ class Sampler:
         return changed
 
     def probs(self, logits: Logits) -> Probs:
-        """The distribution `[vocabulary]` that the next token is sampled from; raises as `adjusted_probs`."""
-        return adjusted_probs(self.controlled(logits), self.params)
+        """The distribution `[vocabulary]` that the next token is sampled from.
+
+        Raises OptionError where the controls leave no token, and as `adjusted_probs` does.
+        """
+        scores = self.controlled(logits)
+        if self.controls and scores.max() == -np.inf < logits.max():
+            raise OptionError(
+                "banned, min_new_tokens, processors and grammar leave no token that may follow the first "
+                f"{len(self.token_ids)}; let them allow one."
+            )
+        return adjusted_probs(scores, self.params)
 
 
 class Distributions(Sequence[Probs]):
