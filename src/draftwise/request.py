@@ -65,8 +65,8 @@ class Request:
         sampling = self.sampling or SamplingParams()
         if sampling.min_new_tokens > self.max_new_tokens:
             raise OptionError(
-                f"min_new_tokens is {sampling.min_new_tokens} and max_new_tokens {self.max_new_tokens}; give at "
-                "most that."
+                f"min_new_tokens is {sampling.min_new_tokens} and max_new_tokens {self.max_new_tokens}; give "
+                "at most that."
             )
         sequence = Sequence(
             prompt_ids,
