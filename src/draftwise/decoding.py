@@ -30,12 +30,14 @@ def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: 
     start = perf_counter()
     active = [row for row, sequence in enumerate(rows) if sequence.finish_reason is None]
     streams = [row.streams.at(len(row.token_ids)) for row in rows]
+    samplers = [row.sampler for row in rows]
     drafts = drafting.propose(
         [row.token_ids for row in rows],
         controller.limits(rows),
-        [row.sampler for row in rows],
+        samplers,
         [each.drafting for each in streams],
     )
+    drafts = [sampler.sift(draft) for sampler, draft in zip(samplers, drafts, strict=True)]
     drafted = perf_counter()
 
     feeds: list[list[int]] = [[] for _ in rows]
@@ -51,7 +53,7 @@ def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: 
     emissions = []
     for row in active:
         sequence, draft = rows[row], drafts[row]
-        target_probs = Distributions(logits[row], sequence.sampler, draft)
+        target_probs = Distributions(logits[row], samplers[row], draft)
         verdict = sequence.rule(draft, target_probs, streams[row].acceptance, streams[row].recovery)
         emitted = (*(draft.token_ids[index] for index in verdict.path), verdict.token_id)
         held = len(sequence.token_ids)

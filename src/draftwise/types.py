@@ -65,6 +65,16 @@ class Draft:
         """The tokens that lead to the one at `index`, and that one; -1 is the text: none."""
         return path_to(index, self.token_ids, self.parents)
 
+    def only(self, keeps: Callable[[int], bool]) -> "Draft":
+        """A deterministic draft without the guesses whose index `keeps` refuses, and without those below."""
+        place = {-1: -1}
+        for index, parent in enumerate(range(-1, len(self) - 1) if self.parents is None else self.parents):
+            if parent in place and keeps(index):
+                place[index] = len(place) - 1
+        kept = list(place)[1:]
+        parents = None if self.parents is None else tuple(place[self.parents[index]] for index in kept)
+        return Draft(tuple(self.token_ids[index] for index in kept), None, parents)
+
     def children(self) -> list[list[int]]:
         """The guesses that follow the text, then those that follow each token, in the order drawn.
 

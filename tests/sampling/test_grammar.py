@@ -20,7 +20,7 @@ from draftwise.models.tabular import TabularModel
 from draftwise.sampling import Sampler, SamplingParams
 from draftwise.sampling.grammar import Grammar
 from draftwise.tokenizer import Tokenizer
-from draftwise.types import FinishReason, Logits
+from draftwise.types import Draft, FinishReason, Logits
 from tests.enumeration import Tokens, distance, law_of_generate, law_of_target
 from tests.fakes import GuessingDrafter
 from tests.sampling.naive import ended, matching
@@ -156,6 +156,28 @@ def test_positions_in_any_order() -> None:
     for number in order:
         path, expected = list(places.items())[number]
         assert allowed(start.after(list(path))) == expected, path
+
+
+SIFTED = {
+    "a chain": (Draft((2, 3, 0, 1)), Draft((2, 3, 0))),
+    "nothing": (Draft((EOS, 2)), Draft()),
+    "an end": (Draft((2, 3, 0, EOS)), Draft((2, 3, 0, EOS))),
+    "beyond the end": (Draft((2, 3, 0, EOS, 0)), Draft((2, 3, 0, EOS))),
+    "a tree": (
+        Draft((0, 1, 2, 0, 3, 1, EOS, 1), None, (-1, -1, -1, 0, 2, 1, 4, 4)),
+        Draft((0, 1, 2, 3, 1, EOS, 1), None, (-1, -1, -1, 2, 1, 3, 3)),
+    ),
+    "drawn": (Draft((0, 0), [np.ones(1)] * 2), Draft((0, 0), [np.ones(1)] * 2)),
+}
+
+
+@pytest.mark.parametrize(("draft", "expected"), SIFTED.values(), ids=SIFTED)
+def test_guesses_that_a_grammar_forbids_are_not_verified(draft: Draft, expected: Draft) -> None:
+    start = Sampler.start(SamplingParams(1.0, grammar=Grammar.regex("a?(b|bb)+a?")), PROMPT, TARGET)
+    sifted = start.sift(draft)
+    assert (sifted.token_ids, sifted.parents) == (expected.token_ids, expected.parents)
+    assert (sifted.probs is None) == (expected.probs is None)
+    assert Sampler.start(SamplingParams(1.0), PROMPT, TARGET).sift(draft) is draft
 
 
 def test_several_eos_tokens() -> None:

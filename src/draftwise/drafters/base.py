@@ -46,7 +46,10 @@ class DraftState(Protocol):
         ...
 
     def observe(self, step: Step) -> None:
-        """Learn what became of a draft; the taps still hold the pass that verified it."""
+        """Learn what became of a draft; the taps still hold the pass that verified it.
+
+        Guesses that a grammar forbids are no part of it (`Sampler.sift`).
+        """
         ...
 
     def close(self) -> None:

@@ -21,22 +21,12 @@ def controls_of(
     target: LanguageModel,
     eos_token_ids: Collection[int],
     stop_token_ids: Collection[int] = (),
-) -> tuple[Control, ...]:
-    """The controls that the parameters ask for, in their order; what asks for nothing has none.
-
-    Raises OptionError for a token id that the target lacks, for text where it has no tokenizer, and for a
-    grammar without eos.
-    """
-    return tuple(_controls(params, num_prompt_tokens, target, eos_token_ids, stop_token_ids))
-
-
-def _controls(
-    params: SamplingParams,
-    num_prompt_tokens: int,
-    target: LanguageModel,
-    eos_token_ids: Collection[int],
-    stop_token_ids: Collection[int],
 ) -> Iterator[Control]:
+    """The controls but for the grammar that the parameters ask for, in their order.
+
+    What asks for nothing has none. Raises OptionError for a token id that the target lacks, and for text
+    where it has no tokenizer.
+    """
     if params.logit_bias:
         _refuse_unknown("logit_bias", params.logit_bias, target)
         yield biased(params.logit_bias)
@@ -52,8 +42,6 @@ def _controls(
         _refuse_unknown("stop_token_ids", stop_token_ids, target)
         yield without_early_end(params.min_new_tokens, {*eos_token_ids, *stop_token_ids}, num_prompt_tokens)
     yield from map(processed, params.processors)
-    if params.grammar:
-        yield params.grammar.control(num_prompt_tokens, target, eos_token_ids)
 
 
 def biased(logit_bias: Mapping[int, float]) -> Control:

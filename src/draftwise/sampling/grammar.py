@@ -91,10 +91,10 @@ class GrammarControl:
         logits[banned[: len(logits)]] = -np.inf
         return logits
 
-    def num_matching(self, tokens: TokenIds, following: Sequence[int]) -> int:
-        """How many of the tokens that follow a text the grammar allows, up to the first that it does not."""
+    def allows(self, tokens: TokenIds, following: Sequence[int]) -> bool:
+        """Whether all of these tokens may follow a text: quick, as it does not say what else may."""
         unread = self._read_up_to(tokens[self._num_prompt_tokens :])
-        return 0 if len(unread) else self._matcher.validate_tokens(list(following))
+        return not len(unread) and self._matcher.validate_tokens(list(following)) == len(following)
 
     def _compute_banned(self, output: bytes) -> NDArray[np.bool_]:
         """`[vocabulary]`; everything where the output itself is not the beginning of a match."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from draftwise.sampling.controls import controls_of
 from draftwise.sampling.distribution import adjusted_probs
 from draftwise.sampling.params import SamplingParams
 from draftwise.types import Control, Draft, Logits, Probs, TokenIds
+
+if TYPE_CHECKING:
+    from draftwise.sampling.grammar import GrammarControl
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +30,7 @@ class Sampler:
     params: SamplingParams
     controls: tuple[Control, ...] = ()
     vocab_size: int = 0  # the target's, which controls count on
+    grammar: "GrammarControl | None" = None  # one of the controls
     token_ids: TokenIds = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
@@ -43,14 +47,28 @@ class Sampler:
         `eos_token_ids`, `stop_token_ids`: what ends the sequence; None takes the target's eos.
         """
         eos_token_ids = target.eos_token_ids if eos_token_ids is None else eos_token_ids
-        controls = controls_of(params, len(prompt), target, eos_token_ids, stop_token_ids)
-        return cls(params, controls, target.vocab_size).after(prompt)
+        controls = list(controls_of(params, len(prompt), target, eos_token_ids, stop_token_ids))
+        grammar = None
+        if params.grammar:
+            grammar = params.grammar.control(len(prompt), target, eos_token_ids)
+            controls.append(grammar)
+        return cls(params, tuple(controls), target.vocab_size, grammar).after(prompt)
 
     def after(self, token_ids: Sequence[int]) -> "Sampler":
         """How the token is drawn that follows this text and `token_ids`."""
         if not (self.controls and token_ids):
             return self
         return replace(self, token_ids=np.concatenate([self.token_ids, np.array(token_ids, np.int64)]))
+
+    def sift(self, draft: Draft) -> Draft:
+        """A draft without guesses that the grammar forbids, which need no pass to be rejected.
+
+        Only guesses go, which were not drawn: a drawn token must not be left out for its value.
+        """
+        grammar = self.grammar
+        if grammar is None or draft.probs is not None:
+            return draft
+        return draft.only(lambda index: grammar.allows(self.token_ids, draft.path_to(index)))
 
     def greedy(self) -> "Sampler":
         """The same controls, and then the likeliest token."""
