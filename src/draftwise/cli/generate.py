@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from draftwise.cli import report
+from draftwise.cli.controls import banned, chosen_grammar, logit_biases
 from draftwise.cli.drafting import DrafterName, DrafterOptions, chosen_drafter, keep_corpus, make_drafter
 from draftwise.cli.options import DEFAULT_TARGET, EngineName, TargetOption, TrustRemoteCode
 from draftwise.cli.prompt import as_prompt, prompt_text
@@ -66,6 +67,28 @@ def generate(
     min_p: Annotated[
         float, typer.Option(help="Sample from tokens at least this likely next to the likeliest.")
     ] = 0.0,
+    typical_p: Annotated[
+        float, typer.Option(help="Sample from the most typical tokens with this much mass.")
+    ] = 1.0,
+    repetition_penalty: Annotated[
+        float, typer.Option(help="Above 1: less of what prompt and output hold already.")
+    ] = 1.0,
+    presence_penalty: Annotated[float, typer.Option(help="Above 0: less of what the output holds.")] = 0.0,
+    frequency_penalty: Annotated[
+        float, typer.Option(help="Above 0: less of what the output holds, by how often it does.")
+    ] = 0.0,
+    logit_bias: Annotated[
+        list[str] | None,
+        typer.Option(help="Added to the logit of a token; may be repeated.", metavar="ID=NUMBER"),
+    ] = None,
+    ban: Annotated[
+        list[str] | None,
+        typer.Option(help="Never write this, or the token of an id; may be repeated.", metavar="TEXT|#ID"),
+    ] = None,
+    min_new_tokens: Annotated[int, typer.Option(help="Do not end before so many tokens.")] = 0,
+    schema: Annotated[Path | None, typer.Option(help="Write JSON by the JSON schema in this file.")] = None,
+    regex: Annotated[str | None, typer.Option(help="Write text that this expression matches whole.")] = None,
+    grammar: Annotated[Path | None, typer.Option(help="Write text by the Lark grammar in this file.")] = None,
     verification: Annotated[
         str,
         typer.Option(
@@ -111,7 +134,20 @@ def generate(
     from draftwise.verification import find_rule
 
     # What can be refused without a model is refused before one is loaded.
-    sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    sampling = SamplingParams(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        typical_p=typical_p,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        logit_bias=logit_biases(logit_bias or ()),
+        banned=banned(ban or ()),
+        min_new_tokens=min_new_tokens,
+        grammar=chosen_grammar(schema, regex, grammar),
+    )
     stop_strings = tuple(stop or ())
     StopConditions(max_new_tokens, stop_strings=stop_strings)
     find_rule(verification, lenience)
@@ -152,7 +188,8 @@ def generate(
 
     if compare:  # first a few tokens each, so that neither side pays for what happens only once
         for using in (guesser, NoDrafter()):
-            Generation.of(steps(using, min(WARM_UP_TOKENS, max_new_tokens)), len(prompt_ids))
+            warm_up = max(min_new_tokens, min(WARM_UP_TOKENS, max_new_tokens))
+            Generation.of(steps(using, warm_up), len(prompt_ids))
     show = iter if as_json else report.coloured if sys.stdout.isatty() else report.plain
     generation = Generation.of(show(steps(guesser)), len(prompt_ids))
     keep_corpus(guesser, options, model.tokenizer)
