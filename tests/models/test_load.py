@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, WhisperFeatureExtractor
 
 from draftwise.decoding import generate
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.input_copy import InputCopy
-from draftwise.errors import ModelError, OptionError, TokenizerMismatchError, UnsupportedError
+from draftwise.errors import ModelError, OptionError, PromptError, TokenizerMismatchError, UnsupportedError
 from draftwise.models import load as loading
 from draftwise.models import sources
 from draftwise.models.base import LanguageModel
@@ -21,6 +21,7 @@ from draftwise.models.gguf import to_transformers
 from draftwise.models.load import load, load_tokenizer
 from draftwise.models.sources import Kind, find
 from draftwise.progress import shown
+from tests.models.tiny_seq2seq import MEL_BINS
 from tests.tiny_folders import (
     MAX_LENGTH,
     SPECIAL,
@@ -278,6 +279,19 @@ def test_an_encoder_decoder_runs_on_torch(
         generation = generate(target, PROMPT, drafter=drafter, max_new_tokens=20)
         assert list(generation.token_ids) == output[0, 1:].tolist()
         assert generation.text == target.tokenizer.decode(generation.token_ids)  # type: ignore[union-attr]
+
+
+def test_a_whisper_comes_with_its_feature_extractor(tmp_path: Path) -> None:
+    folder = save_encoder_decoder(tmp_path / "tiny-whisper", "whisper")
+    waveform = np.sin(np.arange(9600) / 9).astype(np.float32)
+    with pytest.raises(PromptError, match="feature extractor"):
+        generate(load(folder, engine="torch"), waveform, max_new_tokens=5)
+    extractor = WhisperFeatureExtractor(feature_size=MEL_BINS, chunk_length=1)
+    extractor.save_pretrained(folder)
+    target = load(folder, engine="torch")
+    features = extractor(waveform, sampling_rate=16000, return_tensors="np").input_features[0]
+    heard, expected = (generate(target, sound, max_new_tokens=20) for sound in (waveform, features))
+    assert heard.token_ids == expected.token_ids
 
 
 def test_an_encoder_decoder_with_another_tokenizer_cannot_draft(tmp_path: Path) -> None:

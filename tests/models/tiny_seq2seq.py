@@ -1,6 +1,6 @@
 """Tiny transformers encoder-decoders with random weights, lively enough not to repeat one token for ever."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,11 @@ from transformers import (
     PreTrainedModel,
     T5Config,
     T5ForConditionalGeneration,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
 )
 
+from draftwise.types import Source
 from tests.models.tiny import VOCAB_SIZE
 
 SOURCES = [
@@ -78,10 +81,36 @@ _BART = {
     "decoder_start_token_id": 2,
     "forced_eos_token_id": None,
 }
+MEL_BINS, FRAMES = 8, 100  # a second
+SOUNDS = [
+    np.random.default_rng(seed).normal(0, 3, (MEL_BINS, FRAMES)).astype(np.float32) for seed in range(3)
+]
+_WHISPER = {
+    **_BART,
+    "num_mel_bins": MEL_BINS,
+    "max_source_positions": FRAMES // 2,
+    "max_target_positions": 256,
+    "pad_token_id": 0,
+    "begin_suppress_tokens": None,
+}
+whisper = _maker(WhisperForConditionalGeneration, WhisperConfig, 1.6, **_WHISPER)
 bart = _maker(BartForConditionalGeneration, BartConfig, 1, **_BART)  # learned positions with an offset
 ENCODER_DECODERS: Mapping[str, Callable[..., PreTrainedModel]] = {
     "t5": _maker(T5ForConditionalGeneration, T5Config, 1.6, **_T5, tie_word_embeddings=False),
     "t5-gated": _maker(T5ForConditionalGeneration, T5Config, 1.6, **_T5, feed_forward_proj="gated-gelu"),
     "bart": bart,
     "marian": _maker(MarianMTModel, MarianConfig, 1, **_BART),  # sinusoidal positions
+    "whisper": whisper,  # hears
 }
+
+
+def sources_of(architecture: str) -> Sequence[Source]:
+    """Three inputs that the encoder can read."""
+    return SOUNDS if architecture == "whisper" else SOURCES
+
+
+def given(source: Source) -> dict[str, torch.Tensor]:
+    """A source as transformers takes it."""
+    if isinstance(source, tuple):
+        return {"input_ids": torch.tensor([source])}
+    return {"input_features": torch.tensor(source[None])}

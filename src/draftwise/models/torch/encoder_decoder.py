@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -9,7 +10,7 @@ from transformers import PreTrainedModel
 from draftwise.errors import OptionError, UnsupportedError
 from draftwise.models.torch.architecture import refuse_attention
 from draftwise.models.torch.cache import Window
-from draftwise.models.torch.encoders import TextEncoder, generation_option
+from draftwise.models.torch.encoders import SoundEncoder, TextEncoder, encoder_of, generation_option
 from draftwise.models.torch.engine import TorchModel, TorchState, on_host
 from draftwise.models.torch.feed import Piece
 from draftwise.models.torch.hearing import Hearing
@@ -30,9 +31,16 @@ class EncoderDecoderModel(TorchModel):
     one token) or at first (`begin_suppress_tokens`), whose logits are -inf.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer | None = None, name: str = "") -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Tokenizer | None = None,
+        name: str = "",
+        feature_extractor: Any = None,
+    ) -> None:
+        """`feature_extractor`: transformers' own, which makes features of a waveform."""
         super().__init__(model, tokenizer, name)
-        self.encoder: TextEncoder = TextEncoder(model, self.name)
+        self.encoder: TextEncoder | SoundEncoder = encoder_of(model, self.name, feature_extractor)
         self._positions = Positions(model.get_decoder(), self.name)
         self.max_length = self._positions.max_length
         never = [words[0] for words in generation_option(model, "bad_words_ids") or () if len(words) == 1]

@@ -8,6 +8,7 @@ import torch
 from transformers import (
     MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
     AutoConfig,
+    AutoFeatureExtractor,
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSpeechSeq2Seq,
@@ -69,8 +70,19 @@ def load_torch(
             f"{source} cannot be read as a language model ({reason}); give a whole GGUF file, "
             "or a hub id or transformers folder with safetensors."
         ) from error
-    kind = EncoderDecoderModel if model.config.is_encoder_decoder else TorchModel
-    return kind(model.to(target_device), tokenizer, str(source))
+    model = model.to(target_device)
+    if not model.config.is_encoder_decoder:
+        return TorchModel(model, tokenizer, str(source))
+    extractor = None if model.main_input_name == "input_ids" else _feature_extractor(source)
+    return EncoderDecoderModel(model, tokenizer, str(source), extractor)
+
+
+def _feature_extractor(source: str | Path) -> Any:
+    """The one that came with a checkpoint; None if none did."""
+    try:
+        return AutoFeatureExtractor.from_pretrained(source)
+    except OSError:
+        return None
 
 
 def _loader(source: str | Path, trust_remote_code: bool) -> Any:
