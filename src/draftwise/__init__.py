@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from draftwise.auditing.audit import Audit, Finding, audit
     from draftwise.decoding import generate, stream
     from draftwise.drafters.base import Drafter
     from draftwise.drafters.corpus import Corpus
@@ -41,12 +42,14 @@ if TYPE_CHECKING:
     from draftwise.types import Draft, FinishReason, Generation, Origin, Seconds, Step
 
 __all__ = [
+    "Audit",
     "Corpus",
     "Draft",
     "DraftModel",
     "Drafter",
     "DraftwiseError",
     "DynamicTree",
+    "Finding",
     "FinishReason",
     "Generation",
     "Grammar",
@@ -74,6 +77,7 @@ __all__ = [
     "TranslatedModel",
     "TreeDraftModel",
     "UnsupportedError",
+    "audit",
     "generate",
     "layers_read",
     "load",
@@ -82,6 +86,7 @@ __all__ = [
 ]
 
 _NAMES_BY_MODULE = {
+    "auditing.audit": ("Audit", "Finding", "audit"),
     "decoding": ("generate", "stream"),
     "drafters.base": ("Drafter",),
     "drafters.corpus": ("Corpus",),

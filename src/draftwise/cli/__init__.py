@@ -8,6 +8,7 @@ from typing import TextIO
 
 import typer
 
+from draftwise.cli.audit import audit
 from draftwise.cli.bench import bench
 from draftwise.cli.convert import convert
 from draftwise.cli.generate import generate
@@ -24,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (generate, plan, bench, paper, convert, ngram):
+for command in (generate, plan, bench, audit, paper, convert, ngram):
     app.command()(command)
 
 

@@ -154,7 +154,7 @@ class DraftModelState:
                         feeds[row] = drafted[row][-1:]
                         break
                 if guess:  # the cache goes back over the guesses that were wrong
-                    right = _num_shared(guess, drafted[row])
+                    right = num_shared(guess, drafted[row])
                     self._cache.keep(row, self._cache.lengths[row] - len(guess) + right)
         for row in drafting:
             self._held[row] = [*contexts[row], *drafted[row]]
@@ -187,7 +187,7 @@ class DraftModelState:
 
     def _catch_up(self, row: int, context: Sequence[int]) -> list[int]:
         """Go back to what the cache and the context share; return the tokens of the context after that."""
-        shared = _num_shared(self._held[row], context)
+        shared = num_shared(self._held[row], context)
         # The cache may lack the last token drafted, and one token is always fed, for its logits.
         self._cache.keep(row, min(shared, self._cache.lengths[row], len(context) - 1))
         tail = context[self._cache.lengths[row] :]
@@ -204,7 +204,7 @@ class DraftModelState:
         self._guessing.close()
 
 
-def _num_shared(one: Sequence[int], other: Sequence[int]) -> int:
+def num_shared(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens both begin with."""
     shared, size = 0, min(len(one), len(other))
     while shared < size and one[shared : shared + _BLOCK] == other[shared : shared + _BLOCK]:

@@ -1,0 +1,1 @@
+"""A check of one's own pair: is speculative decoding of this target with this drafter lossless?"""
