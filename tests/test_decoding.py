@@ -75,7 +75,15 @@ def test_greedy_decoding_follows_the_argmax() -> None:
 @every_drafter
 def test_the_same_seed_gives_the_same_tokens(drafter: Drafter) -> None:
     def run(seed: int) -> Generation:
-        return generate(TARGET, PROMPT, drafter=drafter, sampling=SAMPLED, max_new_tokens=50, seed=seed)
+        return generate(
+            TARGET,
+            PROMPT,
+            drafter=drafter,
+            num_draft_tokens=None,
+            sampling=SAMPLED,
+            max_new_tokens=50,
+            seed=seed,
+        )
 
     assert run(3).token_ids == run(3).token_ids
     assert [step.drafted for step in run(3).steps] == [step.drafted for step in run(3).steps]
@@ -115,7 +123,12 @@ def test_the_record_of_a_generation_adds_up(drafter: Drafter) -> None:
 
 def test_a_perfect_drafter_is_never_rejected() -> None:
     result = generate(
-        TARGET, PROMPT, drafter=DRAFTERS["the target itself"], sampling=SAMPLED, max_new_tokens=30
+        TARGET,
+        PROMPT,
+        drafter=DRAFTERS["the target itself"],
+        num_draft_tokens=None,
+        sampling=SAMPLED,
+        max_new_tokens=30,
     )
     assert result.acceptance_rate == 1
     assert result.mean_acceptance_length == 3  # γ of 2, and the bonus token
@@ -206,7 +219,15 @@ def test_rows_may_have_different_settings() -> None:
 @every_drafter
 def test_two_interleaved_generations_do_not_touch_each_other(drafter: Drafter) -> None:
     def start(seed: int) -> Iterator[Step]:
-        return stream(TARGET, PROMPT, drafter=drafter, sampling=SAMPLED, max_new_tokens=20, seed=seed)
+        return stream(
+            TARGET,
+            PROMPT,
+            drafter=drafter,
+            num_draft_tokens=None,
+            sampling=SAMPLED,
+            max_new_tokens=20,
+            seed=seed,
+        )
 
     alone = [tokens_of([*start(seed)]) for seed in (0, 1)]
     pairs = [*zip_longest(start(0), start(1))]
@@ -217,15 +238,18 @@ def test_two_interleaved_generations_do_not_touch_each_other(drafter: Drafter) -
 def test_closing_a_stream_midway_leaves_everything_reusable() -> None:
     target, draft = (WatchedModel(TabularModel.random(5, 2, seed).table) for seed in (1, 2))
     drafter = DraftModel(draft)
-    whole = generate(target, PROMPT, drafter=drafter, max_new_tokens=20)
-    running = stream(target, PROMPT, drafter=drafter, max_new_tokens=20)
+    whole = generate(target, PROMPT, drafter=drafter, num_draft_tokens=None, max_new_tokens=20)
+    running = stream(target, PROMPT, drafter=drafter, num_draft_tokens=None, max_new_tokens=20)
     first = [next(running), next(running)]
     assert (target.open_states, draft.open_states) == (1, 1)
     running.close()
     assert (target.open_states, draft.open_states) == (0, 0)
     assert list(running) == []
     assert list(whole.token_ids[:2]) == tokens_of(first)[:2]
-    assert generate(target, PROMPT, drafter=drafter, max_new_tokens=20).token_ids == whole.token_ids
+    assert (
+        generate(target, PROMPT, drafter=drafter, num_draft_tokens=None, max_new_tokens=20).token_ids
+        == whole.token_ids
+    )
     assert (target.open_states, draft.open_states) == (0, 0)
 
 
@@ -236,7 +260,7 @@ def test_a_failure_midway_closes_everything() -> None:
 
     target = WatchedModel(TARGET.table)
     with pytest.raises(RuntimeError, match="the drafter failed") as failure:
-        generate(target, PROMPT, drafter=Failing(TARGET))
+        generate(target, PROMPT, drafter=Failing(TARGET), num_draft_tokens=None)
     assert target.open_states == 0
     assert failure.value.__traceback__ is not None
 
@@ -251,9 +275,23 @@ def test_text_prompts_and_text_results() -> None:
     letters = PieceTokenizer([b"a", b"b", b"c", b"d", b"e"])
     target = TabularModel.random(5, 2, seed=1, tokenizer=letters)
     result = generate(
-        target, "bcd", drafter=DRAFTERS["sampling"], sampling=SAMPLED, max_new_tokens=20, seed=0
+        target,
+        "bcd",
+        drafter=DRAFTERS["sampling"],
+        num_draft_tokens=None,
+        sampling=SAMPLED,
+        max_new_tokens=20,
+        seed=0,
     )
-    ids = generate(target, PROMPT, drafter=DRAFTERS["sampling"], sampling=SAMPLED, max_new_tokens=20, seed=0)
+    ids = generate(
+        target,
+        PROMPT,
+        drafter=DRAFTERS["sampling"],
+        num_draft_tokens=None,
+        sampling=SAMPLED,
+        max_new_tokens=20,
+        seed=0,
+    )
     assert result.token_ids == ids.token_ids
     assert result.text == letters.decode(result.token_ids)
 

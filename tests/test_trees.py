@@ -76,7 +76,7 @@ def test_over_several_steps_too(drafter: Drafter, sampling: SamplingParams) -> N
 @every_drafter
 def test_greedy_output_is_that_of_plain_decoding(drafter: Drafter) -> None:
     plain = generate(TARGET, PROMPT, max_new_tokens=40)
-    result = generate(TARGET, PROMPT, drafter=drafter, max_new_tokens=40)
+    result = generate(TARGET, PROMPT, drafter=drafter, num_draft_tokens=None, max_new_tokens=40)
     assert result.token_ids == plain.token_ids
     assert result.target_passes < 40
 
@@ -84,7 +84,9 @@ def test_greedy_output_is_that_of_plain_decoding(drafter: Drafter) -> None:
 @every_drafter
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_the_record_of_a_step_is_true(drafter: Drafter, sampling: SamplingParams) -> None:
-    result = generate(TARGET, PROMPT, drafter=drafter, sampling=sampling, max_new_tokens=60, seed=0)
+    result = generate(
+        TARGET, PROMPT, drafter=drafter, num_draft_tokens=None, sampling=sampling, max_new_tokens=60, seed=0
+    )
     left = 60
     for number, done in enumerate(result.steps):
         parents = done.parents or ()
@@ -196,6 +198,7 @@ def test_coupled_output_is_that_of_plain_decoding(drafter: Drafter) -> None:
             TARGET,
             PROMPT,
             drafter=using,
+            num_draft_tokens=None,
             sampling=SAMPLED,
             max_new_tokens=40,
             verification="coupled",
@@ -214,6 +217,7 @@ def test_trees_share_the_noise_of_coupled_verification() -> None:
             TARGET,
             PROMPT,
             drafter=drafter,
+            num_draft_tokens=None,
             sampling=SAMPLED,
             max_new_tokens=300,
             verification=verification,
@@ -229,7 +233,9 @@ def test_an_engine_without_trees_refuses_before_the_first_token() -> None:
         scores_trees = False
 
     with pytest.raises(UnsupportedError, match="chains cannot score trees"):
-        generate(Chains(TARGET.table, name="chains"), PROMPT, drafter=DRAFTERS["static"])
+        generate(
+            Chains(TARGET.table, name="chains"), PROMPT, drafter=DRAFTERS["static"], num_draft_tokens=None
+        )
 
 
 def test_a_second_sibling_makes_drafts_longer() -> None:
@@ -238,7 +244,13 @@ def test_a_second_sibling_makes_drafts_longer() -> None:
     tree = TreeDraftModel(OTHER, StaticTree.branching(2, 2), sampled=True)
     one, two = (
         generate(
-            TARGET, PROMPT, drafter=drafter, sampling=SAMPLED, max_new_tokens=600, seed=0
+            TARGET,
+            PROMPT,
+            drafter=drafter,
+            num_draft_tokens=None,
+            sampling=SAMPLED,
+            max_new_tokens=600,
+            seed=0,
         ).mean_acceptance_length
         for drafter in (chain, tree)
     )

@@ -52,7 +52,9 @@ def pair(request: pytest.FixtureRequest) -> Pair:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_greedy_output_is_that_of_transformers(pair: Pair, shape: str) -> None:
-    result = generate(pair.target, PROMPT, drafter=SHAPES[shape](pair), max_new_tokens=MAX_NEW_TOKENS)
+    result = generate(
+        pair.target, PROMPT, drafter=SHAPES[shape](pair), num_draft_tokens=None, max_new_tokens=MAX_NEW_TOKENS
+    )
     assert result.token_ids == pair.expected
     if shape == "of itself":
         assert result.target_passes < MAX_NEW_TOKENS / 2

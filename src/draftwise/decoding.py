@@ -12,7 +12,9 @@ from draftwise.control.base import Controller
 from draftwise.control.cost import CostModel
 from draftwise.control.fixed import Fixed
 from draftwise.drafters.base import Drafter, DraftState
+from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.several import Several
+from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel, ModelState
 from draftwise.prompt import Prompt, opening
 from draftwise.request import Options, Request
@@ -95,23 +97,26 @@ def stream(
     prompt: Prompt,
     *,
     drafter: Drafter | Tokens[Drafter] | None = None,
-    num_draft_tokens: int | Literal["auto"] | Controller | None = None,
+    num_draft_tokens: int | Literal["auto"] | Controller | None = "auto",
     **options: Unpack[Options],
 ) -> Generator[Step, None, None]:
     """Generate from the target's distribution, yielding each step as soon as its tokens are known.
 
     `prompt` and `options`: as `Request` takes them. `drafter`: one, or several of which each step takes one.
-    `num_draft_tokens`: the most tokens guessed for one target pass (γ); None takes the drafter's own default,
-    and "auto" decides at each step how many pay, and from whom, by costs that are measured on this machine
-    when first needed, and kept up with unless a seed is given. All are checked here, before the first step;
+    `num_draft_tokens`: "auto" decides at each step how many tokens pay, and from whom, by costs that are
+    measured on this machine when first needed, and kept up with unless a seed is given; a number is the most
+    guessed for each target pass (γ), and None the drafter's own. All are checked here, before the first step;
     raises OptionError and PromptError. Closing the generator midway frees the caches and leaves target and
     drafter ready for use.
     """
-    several = Several(drafter if isinstance(drafter, Tokens) else [drafter] if drafter else [])
+    asked = drafter if isinstance(drafter, Tokens) else [drafter] if drafter else []
+    several = Several([each for each in asked if not isinstance(each, NoDrafter)])
+    if isinstance(num_draft_tokens, str) and num_draft_tokens != "auto":
+        raise OptionError(f'num_draft_tokens is {num_draft_tokens!r}; give "auto" or a number.')
+    if num_draft_tokens is None or (num_draft_tokens == "auto" and not several.drafters):
+        num_draft_tokens = several.default_num_draft_tokens
     alone = len(several.drafters) == 1 and num_draft_tokens != "auto"
     guesser = several.drafters[0] if alone else several
-    if num_draft_tokens is None:
-        num_draft_tokens = several.default_num_draft_tokens
     controller = Fixed(num_draft_tokens) if isinstance(num_draft_tokens, int) else num_draft_tokens
     request = Request(prompt, **options)
     sequence = request.sequence(target)
@@ -143,7 +148,7 @@ def generate(
     prompt: Prompt,
     *,
     drafter: Drafter | Tokens[Drafter] | None = None,
-    num_draft_tokens: int | Literal["auto"] | Controller | None = None,
+    num_draft_tokens: int | Literal["auto"] | Controller | None = "auto",
     **options: Unpack[Options],
 ) -> Generation:
     """Generate from the target's distribution; the options are those of `stream`."""

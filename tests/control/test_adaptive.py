@@ -37,10 +37,10 @@ def runs(curve: Callable[[int], float], guessers: list[Guesser], num_steps: int)
 def test_it_reaches_the_best_rate(chances: list[float], cost: float, curve: Callable[[int], float]) -> None:
     """Within 2% after 200 steps, whatever the curve, the cost and the chances by position.
 
-    Within 4% where the chances rise: what lies beyond a first token that fails is seen less often.
+    Within 5% where long drafts are best, or later tokens are the better ones: those are seen less often.
     """
     rates = [rate(played[200:]) for played in runs(curve, [fixed(chances, cost)], 500)]
-    within = 0.96 if chances[0] < chances[-1] else 0.98
+    within = 0.95 if chances[0] < chances[-1] or min(chances) > 0.8 else 0.98
     assert mean(rates) > within * best_rate(curve, chances, cost)
 
 
@@ -50,14 +50,14 @@ def test_it_reaches_the_best_rate(chances: list[float], cost: float, curve: Call
 def test_it_follows_an_abrupt_change(
     before: float, after: float, cost: float, curve: Callable[[int], float]
 ) -> None:
-    """100 steps after it the rate is within 5% of the best, with what went before still in mind."""
+    """100 steps after it the rate is within 6% of the best, with what went before still in mind."""
     rates = []
     for seed in SEEDS:
         controller = adaptive(curve, [Guesser.constant(before, cost)])
         play(controller, curve, [Guesser.constant(before, cost)], 400, seed)
         played = play(controller, curve, [Guesser.constant(after, cost)], 200, seed + 100)
         rates.append(rate(played[100:]))
-    assert mean(rates) > 0.95 * best_rate(curve, [after] * LONGEST, cost)
+    assert mean(rates) > 0.94 * best_rate(curve, [after] * LONGEST, cost)
 
 
 @every_curve
@@ -66,7 +66,7 @@ def test_the_better_drafter_is_taken(curve: Callable[[int], float]) -> None:
     for guessers in ([cheap, good], [good, cheap]):
         best = max(best_rate(curve, [0.9] * LONGEST, 0.05), best_rate(curve, [0.3] * LONGEST, 0.001))
         rates = [rate(played[200:]) for played in runs(curve, guessers, 500)]
-        assert mean(rates) > 0.97 * best
+        assert mean(rates) > 0.95 * best
 
 
 def test_each_step_takes_the_drafter_that_is_better_then() -> None:
@@ -137,7 +137,7 @@ def test_it_turns_on_again() -> None:
         off = play(controller, curve, [Guesser.constant(0.0, 0.2)], 2000, seed)
         assert sum(each.num_drafted > 0 for each in off[1000:]) < 60
         on = play(controller, curve, [Guesser.constant(0.9, 0.2)], 150, seed + 1)
-        assert sum(each.num_drafted > 1 for each in on[100:]) > 30
+        assert sum(each.num_drafted > 1 for each in on[100:]) > 45
 
 
 def test_it_decides_alike_every_time() -> None:

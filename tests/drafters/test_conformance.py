@@ -200,9 +200,12 @@ def test_greedy_output_is_plain_output(case: Case, target: TabularModel) -> None
             target, PROMPT, drafter=case.drafter, max_new_tokens=25, num_draft_tokens=num_draft_tokens
         )
         assert drafted.token_ids == plain
-    half_way = stream(target, PROMPT, drafter=case.drafter, max_new_tokens=25)
+    half_way = stream(target, PROMPT, drafter=case.drafter, num_draft_tokens=None, max_new_tokens=25)
     next(half_way)
-    assert generate(target, PROMPT, drafter=case.drafter, max_new_tokens=25).token_ids == plain
+    assert (
+        generate(target, PROMPT, drafter=case.drafter, num_draft_tokens=None, max_new_tokens=25).token_ids
+        == plain
+    )
 
 
 @pytest.mark.parametrize("case", [case for case in DRAFTERS if case.in_float64], ids=lambda case: case.name)

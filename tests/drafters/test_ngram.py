@@ -92,7 +92,7 @@ def test_it_is_a_language_model() -> None:
     assert generate(model, [0, 1], max_new_tokens=6).token_ids == (2, 3, 0, 1, 2, 3)
     drafter = model.drafter()
     assert drafter.default_num_draft_tokens == 3
-    drafted = generate(model, [0, 1], max_new_tokens=9, drafter=drafter)
+    drafted = generate(model, [0, 1], max_new_tokens=9, drafter=drafter, num_draft_tokens=None)
     assert drafted.token_ids == (2, 3, 0, 1, 2, 3, 0, 1, 2)
     assert drafted.acceptance_rate == 1
 

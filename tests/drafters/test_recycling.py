@@ -57,14 +57,14 @@ def test_a_chain_is_followed_as_far_as_the_limit() -> None:
 
 def test_nothing_outlives_a_sequence_unless_it_is_to_be_learnt() -> None:
     drafter = TokenRecycling(learn=False)
-    generate(TARGET, [1], drafter=drafter, max_new_tokens=20)
+    generate(TARGET, [1], drafter=drafter, num_draft_tokens=None, max_new_tokens=20)
     assert drafter.candidates == {}
 
 
 def test_a_text_generated_again_takes_fewer_passes() -> None:
     drafter = TokenRecycling()
-    first = generate(TARGET, [1], drafter=drafter, max_new_tokens=30)
-    second = generate(TARGET, [1], drafter=drafter, max_new_tokens=30)
+    first = generate(TARGET, [1], drafter=drafter, num_draft_tokens=None, max_new_tokens=30)
+    second = generate(TARGET, [1], drafter=drafter, num_draft_tokens=None, max_new_tokens=30)
     assert second.token_ids == first.token_ids
     assert second.target_passes < first.target_passes
     assert all(made.logits is None for made in second.steps)

@@ -69,7 +69,9 @@ def test_greedy_output_is_plain_output(name: str) -> None:
     target = TorchModel(make())  # two layers
     plain = generate(target, PROMPT, max_new_tokens=24).token_ids
     for own in (SelfSpeculation(target, exit_layer=1), SelfSpeculation(target, skip_layers=[0])):
-        assert generate(target, PROMPT, drafter=own, max_new_tokens=24).token_ids == plain
+        assert (
+            generate(target, PROMPT, drafter=own, num_draft_tokens=None, max_new_tokens=24).token_ids == plain
+        )
 
 
 @every_option
@@ -148,7 +150,9 @@ def test_joint_counts_are_the_targets() -> None:
     prompt, total = [1, 3, 2], 800
     counts: Counter[tuple[int, ...]] = Counter()
     for seed in range(total):
-        made = generate(target, prompt, drafter=own, sampling=sampling, max_new_tokens=4, seed=seed)
+        made = generate(
+            target, prompt, drafter=own, num_draft_tokens=None, sampling=sampling, max_new_tokens=4, seed=seed
+        )
         counts[made.token_ids[1:3]] += 1
     law: Counter[tuple[int, ...]] = Counter()
     for a, p in enumerate(next_probs(target, prompt, sampling)):
@@ -170,10 +174,15 @@ def test_among_several_it_shares_the_cache_too(target: TorchModel) -> None:
     own = drafter(target, "exit")
     plain = generate(target, PROMPT, max_new_tokens=30).token_ids
     both = Several([PromptLookup([(3, 4)]), own])
-    made = generate(target, PROMPT, drafter=both, max_new_tokens=30)
+    made = generate(target, PROMPT, drafter=both, num_draft_tokens=None, max_new_tokens=30)
     assert made.token_ids == plain
     assert not made.steps[0].drafted  # the target has yet to read the prompt
-    assert generate(target, PROMPT, drafter=Several([NoDrafter()]), max_new_tokens=30).token_ids == plain
+    assert (
+        generate(
+            target, PROMPT, drafter=Several([NoDrafter()]), num_draft_tokens=None, max_new_tokens=30
+        ).token_ids
+        == plain
+    )
 
 
 def test_the_target_keeps_its_layers_and_weights(target: TorchModel) -> None:
@@ -211,6 +220,6 @@ def test_impossible_layers_are_refused(target: TorchModel, options: dict[str, ob
 def test_another_target_is_refused(target: TorchModel) -> None:
     own = drafter(target, "exit")
     with pytest.raises(OptionError, match="not for"):
-        generate(TabularModel.random(97), PROMPT, drafter=own)
+        generate(TabularModel.random(97), PROMPT, drafter=own, num_draft_tokens=None)
     with pytest.raises(OptionError, match="not for"):
         own.open(TorchModel(llama()), 1, 10)

@@ -23,7 +23,7 @@ TARGET = TabularModel.random(600, order=1, seed=0)
 
 def opened(*outputs: list[int], max_tokens: int = 1000, learn: bool = False) -> DraftState:
     corpus = Corpus.of(outputs, max_tokens) if outputs else None
-    return Suffix(corpus, learn=learn).open(TARGET, 1, 10_000)
+    return Suffix(corpus, learn=learn, draft_lengths=[(1, 1), (2, 3), (4, 5), (6, 7)]).open(TARGET, 1, 10_000)
 
 
 def propose(state: DraftState, context: list[int], limit: int = 100) -> tuple[int, ...]:
@@ -58,8 +58,9 @@ def test_what_was_followed_by_anything_is_no_guess() -> None:
 
 
 def test_confidence_is_the_share_of_the_first_guess() -> None:
+    odds = 2**1.5 / 4  # after a match of two tokens
     state = opened()
-    assert state.confidence(0, [1, 2, 3, 1, 2, 3, 1, 2, 4, 1, 2]) == pytest.approx(2 / 3 * 2 / 3)
+    assert state.confidence(0, [1, 2, 3, 1, 2, 3, 1, 2, 4, 1, 2]) == pytest.approx(2 / 3 * odds / (1 + odds))
     assert opened().confidence(0, [1, 2, 3]) == 0
 
 
@@ -91,12 +92,14 @@ def test_places_stay_right_while_the_corpus_grows() -> None:
 
 def test_a_finished_output_is_learnt() -> None:
     drafter = Suffix(Corpus(1000))
-    first = generate(TARGET, [7], drafter=drafter, max_new_tokens=12)
+    first = generate(TARGET, [7], drafter=drafter, num_draft_tokens=None, max_new_tokens=12)
     assert drafter.corpus.outputs == [first.token_ids]
-    second = generate(TARGET, [7], drafter=drafter, max_new_tokens=12)
+    second = generate(TARGET, [7], drafter=drafter, num_draft_tokens=None, max_new_tokens=12)
     assert second.token_ids == first.token_ids
     assert second.target_passes < first.target_passes
-    generate(TARGET, [7], drafter=Suffix(drafter.corpus, learn=False), max_new_tokens=12)
+    generate(
+        TARGET, [7], drafter=Suffix(drafter.corpus, learn=False), num_draft_tokens=None, max_new_tokens=12
+    )
     assert len(drafter.corpus.outputs) == 2
     assert not Suffix().learn
 

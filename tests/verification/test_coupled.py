@@ -91,6 +91,7 @@ def test_shared_noise_is_what_makes_guesses_match() -> None:
                 TARGET,
                 PROMPT,
                 drafter=draft_model,
+                num_draft_tokens=None,
                 sampling=sampling,
                 max_new_tokens=60,
                 verification=verification,

@@ -1,32 +1,45 @@
 """How likely the next draft token is to be accepted: a drafter's own confidence, calibrated as it goes."""
 
 from collections.abc import Sequence as Rows
-from math import log2
+from math import log, log2, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 MOST = 32  # the most tokens that are ever drafted, and positions that are told apart
 # Confidences are told apart by their odds, and those by their octave: a match of twice the length is another.
 _LEAST, _GREATEST = -4, 10
-_OCTAVES = range(_LEAST, _GREATEST + 1)
-_UNKNOWN = 1.0  # log2 of the odds of a token of which nothing is known
-_FORGET = 0.985  # what is left of an observation after each later step
-_PRIOR_WEIGHT = 3.0  # observations that the prior counts for
-_SHIFT_RATE, _LARGEST_SHIFT = 0.4, 4.0
+_OCTAVES = np.arange(_LEAST, _GREATEST + 1)
+_UNKNOWN = len(_OCTAVES)  # the kind of a token of which nothing is known
+_UNKNOWN_OCTAVE = 1.0
+# By how many octaves a drafter may be off, either way, and how likely that is before anything is seen.
+_SHIFTS = np.linspace(-6, 6, 25)
+_BEFORE = np.exp(-0.5 * _SHIFTS**2)
+_BEFORE /= _BEFORE.sum()
+_ACCEPTED = 1 / (1 + 2 ** -(np.array([*_OCTAVES, _UNKNOWN_OCTAVE])[:, None] + _SHIFTS))  # `[kinds, shifts]`
+_HAZARD = 0.01  # the chance that the text has become another at a step: what was learnt holds no more
+_FORGET = 0.995  # what is left of an observation after each later step
+_DOUBT = (
+    5.0  # log of how much likelier the shift alone makes what happens, for what kinds learnt to be dropped
+)
+_PRIOR_WEIGHT = 8.0  # observations that the prior counts for
 
 
 class Acceptance:
     """Learns from verified draft tokens how likely one is accepted, given that those before it were.
 
-    What is known of a token is its drafter's confidence or, without one, its position. A shift of the odds
-    that all tokens share learns fast; each octave of confidence, and each position, learns how it differs.
+    What is known of a token is its drafter's confidence or, without one, its position. How far the drafter is
+    off is one number for all tokens, the shift of their odds, of which a distribution is kept that expects
+    abrupt changes (fixed share; Herbster and Warmuth, 1998). Beside it each octave of confidence, and each
+    position, learns how it differs.
     """
 
     def __init__(self) -> None:
         self._by_position = _Rates(MOST)
         self._by_confidence = _Rates(len(_OCTAVES))
         self._after_confidence = _Rates(len(_OCTAVES))
-        self._shift = 0.0
+        self._shift = _BEFORE
+        self._doubt = 0.0  # evidence that what the kinds learnt is of another text
         self._estimate()
 
     def ahead(self, position: int, confidence: float | None) -> Rows[float]:
@@ -38,28 +51,53 @@ class Acceptance:
 
     def observe(self, confidences: Rows[float | None], num_accepted: int) -> None:
         """Learn from a verified draft, of whose tokens these confidences were known."""
-        for rates in (self._by_position, self._by_confidence, self._after_confidence):
-            rates.forget()
-        before: float | None = None
-        for position, confidence in enumerate(confidences[: num_accepted + 1]):
+        kinds = [
+            _UNKNOWN if confidence is None else _kind(confidence)
+            for confidence in confidences[: num_accepted + 1]
+        ]
+        likely = self._learn_shift(kinds, num_accepted)
+        self._forget(likely / self._likelihood(kinds, num_accepted))
+        for position, kind in enumerate(kinds):
             accepted = position < num_accepted
-            log2_odds = _UNKNOWN if confidence is None else _LEAST + _kind(confidence)
-            self._shift += _SHIFT_RATE * (accepted - _probability(log2_odds + self._shift))
             self._by_position.observe(position, accepted)
-            if confidence is not None:
-                self._by_confidence.observe(_kind(confidence), accepted)
-            if before is not None:
-                self._after_confidence.observe(_kind(before), accepted)
-            before = confidence
-        self._shift = max(-_LARGEST_SHIFT, min(_LARGEST_SHIFT, self._shift))
+            if kind != _UNKNOWN:
+                self._by_confidence.observe(kind, accepted)
+            if position and kinds[position - 1] != _UNKNOWN:
+                self._after_confidence.observe(kinds[position - 1], accepted)
         self._estimate()
 
+    def _learn_shift(self, kinds: Rows[int], num_accepted: int) -> float:
+        """Weigh the shifts by how well they foretold a draft; return how likely they said it was."""
+        likely: NDArray[np.float64] = _ACCEPTED[kinds[:num_accepted]].prod(axis=0)
+        if len(kinds) > num_accepted:
+            likely *= 1 - _ACCEPTED[kinds[num_accepted]]
+        weighted = (_HAZARD * _BEFORE + (1 - _HAZARD) * self._shift) * likely
+        total = float(weighted.sum())
+        self._shift = weighted / total
+        return total
+
+    def _likelihood(self, kinds: Rows[int], num_accepted: int) -> float:
+        """How likely a draft was, by all that was learnt."""
+        rates = [
+            self._position_rates[position] if kind == _UNKNOWN else self._confidence_rates[kind]
+            for position, kind in enumerate(kinds)
+        ]
+        failed = 1 - rates[-1] if len(rates) > num_accepted else 1.0
+        return prod(rates[:num_accepted]) * failed
+
+    def _forget(self, evidence: float) -> None:
+        """Forget slowly; and at once what kinds learnt where it has come to mislead (Page's test, 1954)."""
+        self._doubt = max(0.0, self._doubt + log(evidence))
+        misled = self._doubt > _DOUBT
+        self._doubt *= not misled
+        for rates in (self._by_position, self._by_confidence, self._after_confidence):
+            rates.forget(0.0 if misled else _FORGET)
+
     def _estimate(self) -> None:
-        self._confidence_rates = self._by_confidence.given(
-            [_probability(octave + self._shift) for octave in _OCTAVES]
-        )
+        *by_confidence, unknown = (_ACCEPTED @ self._shift).tolist()
+        self._confidence_rates = self._by_confidence.given(by_confidence)
         self._following_rates = self._after_confidence.given(self._confidence_rates)
-        self._position_rates = self._by_position.chained(_probability(_UNKNOWN + self._shift))
+        self._position_rates = self._by_position.chained(unknown)
 
 
 class _Rates:
@@ -69,9 +107,10 @@ class _Rates:
         self._accepted = np.zeros(size)
         self._tried = np.zeros(size)
 
-    def forget(self) -> None:
-        self._accepted *= _FORGET
-        self._tried *= _FORGET
+    def forget(self, kept: float) -> None:
+        """Keep a share of what was observed."""
+        self._accepted *= kept
+        self._tried *= kept
 
     def observe(self, kind: int, accepted: bool) -> None:
         self._accepted[kind] += accepted
@@ -92,10 +131,6 @@ class _Rates:
             prior = (accepted + _PRIOR_WEIGHT * prior) / (tried + _PRIOR_WEIGHT)
             rates.append(prior)
         return rates
-
-
-def _probability(log2_odds: float) -> float:
-    return 1 / (1 + 2**-log2_odds)
 
 
 def _kind(confidence: float) -> int:

@@ -10,6 +10,9 @@ from draftwise.types import Step
 
 _MEMORY = 0.98  # what is left of a step in the rate after each later one
 _EXPLORED = 0.01  # the share of the time that may be lost to drafts that do not seem to pay
+# The rate before there is one, in tokens a plain step, and how many steps it counts for: what is dear to begin,
+# as with a draft model that has to read the prompt, waits for what is cheaper to show what it brings.
+_HOPED, _PRIOR_STEPS = 1.5, 8
 _PATIENCE = 32  # steps between trials of a drafter, at most
 
 
@@ -43,7 +46,8 @@ class Adaptive:
 
     def rate(self, plain: float) -> float:
         """λ, in tokens a second, where a plain step takes `plain` seconds."""
-        return max((self._tokens + 1) / (self._seconds + plain), 1 / plain)
+        hoped = _HOPED * _PRIOR_STEPS
+        return max((self._tokens + hoped) / (self._seconds + _PRIOR_STEPS * plain), 1 / plain)
 
     def missed(self, row: int, drafter: int, context_length: int) -> int:
         """Tokens that a drafter has yet to read, the last one apart."""
@@ -96,15 +100,17 @@ class Reckoned:
 
     def choose(self, confidences: Rows[float | None]) -> int | None:
         """The drafter that wins the most time, now and then another one for a trial, or none."""
-        steps_left = max(self._budget / (self.rate * self.plain), 1.0)
         gains: dict[int, float] = {}
         losses: dict[int, float] = {}
         for drafter, confidence in enumerate(confidences):
             if confidence != 0 and self._room:
                 wins = list(self._wins(drafter, 0, confidence))
                 reading = self._reading(drafter) if confidence is None else 0.0
-                gains[drafter] = max(wins) - reading / steps_left  # what is read now serves all steps to come
-                losses[drafter] = reading - wins[0]
+                # What is read now serves all steps to come: each pays by its share of the tokens left.
+                gains[drafter] = max(
+                    win - reading * min(1.0, (1 + tokens) / self._budget) for win, tokens in wins
+                )
+                losses[drafter] = reading - wins[0][0]
         best = max(gains, key=lambda drafter: gains[drafter], default=None)
         if best is not None and gains[best] > 0:
             self.forgone, self.drafter = gains[best], best
@@ -119,7 +125,7 @@ class Reckoned:
             return self._room > 0
         settled = num_drafted == 0 and (confidence is None or self.is_trial)  # by the choice
         allowed = num_drafted < self._room and (
-            settled or any(win > 0 for win in self._wins(self.drafter, num_drafted, confidence))
+            settled or any(win > 0 for win, _ in self._wins(self.drafter, num_drafted, confidence))
         )
         if allowed:
             self.paid = max(self.paid, num_drafted + 1)
@@ -132,8 +138,13 @@ class Reckoned:
         """Predicted seconds of the step, after a draft of `num_drafted` tokens."""
         return self._draft(self.drafter)[self.paid] + self._verify[num_drafted + 1]
 
-    def _wins(self, drafter: int, num_drafted: int, confidence: float | None) -> Iterator[float]:
-        """Seconds won by one token more than `num_drafted`, by two, and so on, over a draft that ends."""
+    def _wins(
+        self, drafter: int, num_drafted: int, confidence: float | None
+    ) -> Iterator[tuple[float, float]]:
+        """Seconds won by one token more than `num_drafted`, by two, and so on, over a draft that ends.
+
+        With each the tokens that are expected of them.
+        """
         draft, verify, paid = self._draft(drafter), self._verify, self.paid
         spent = draft[max(num_drafted, paid)] + verify[num_drafted + 1]
         survival, tokens = self._survival[num_drafted], 0.0
@@ -141,7 +152,7 @@ class Reckoned:
         for length, probability in zip(range(num_drafted + 1, self._room + 1), ahead, strict=False):
             survival *= probability
             tokens += survival
-            yield tokens / self.rate - (draft[max(length, paid)] + verify[length + 1] - spent)
+            yield tokens / self.rate - (draft[max(length, paid)] + verify[length + 1] - spent), tokens
 
     def _ahead(self, drafter: int, num_drafted: int, confidence: float | None) -> Rows[float]:
         """The probabilities of the next token and those after it, each given that all before are accepted."""

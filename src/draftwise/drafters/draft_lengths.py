@@ -1,12 +1,12 @@
-"""How far to copy after a match: the longer it is, the likelier the copy goes on."""
+"""How far to copy after a match: as far as the limit allows, or by a table of the caller's."""
 
 from bisect import bisect
 from collections.abc import Sequence
 
 from draftwise.errors import OptionError
 
-# (tokens matched, tokens drafted)
-DRAFT_LENGTHS = ((1, 1), (2, 3), (4, 5), (6, 7), (10, 11))
+DRAFT_LENGTHS = ((1, 32),)  # (tokens matched, tokens drafted): the limit alone decides
+FIXED = 8  # tokens drafted where a fixed number is asked for and none is given
 
 
 class DraftLengths:
@@ -26,6 +26,7 @@ class DraftLengths:
                 "from 1 up, by increasing match length."
             )
         self.most = max(lengths)
+        self.default = min(FIXED, self.most)
         self._lengths = [0, *lengths]
 
     def after(self, match_length: int) -> int:
@@ -34,5 +35,7 @@ class DraftLengths:
 
 
 def match_confidence(match_length: int) -> float:
-    """One to `match_length` are the odds that the copy goes on: the longer the match, the likelier."""
-    return match_length / (match_length + 1)
+    """How likely the copy goes on after a match: odds of m^1.5 / 4, as counted over real texts."""
+    m = match_length
+    odds = float(min(m**1.5 / 4, max(10, m / 2)))
+    return odds / (1 + odds)

@@ -4,15 +4,13 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from draftwise.control.base import Limit
-from draftwise.drafters.draft_lengths import DraftLengths, match_confidence
+from draftwise.drafters.draft_lengths import DRAFT_LENGTHS, DraftLengths, match_confidence
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler
 from draftwise.types import Draft, Source, Step
 
 _LONGEST = 3  # tokens of an n-gram by which the place in the input is found again
-# As far as the last copy went, and further: an input that is being copied is copied in long runs.
-_DRAFT_LENGTHS = ((1, 2), (2, 4), (4, 7), (8, 11), (16, 15))
 
 
 class InputCopy:
@@ -29,13 +27,13 @@ class InputCopy:
         self,
         source: Sequence[int] | None = None,
         *,
-        draft_lengths: Sequence[tuple[int, int]] = _DRAFT_LENGTHS,
+        draft_lengths: Sequence[tuple[int, int]] = DRAFT_LENGTHS,
         name: str = "copy",
     ) -> None:
         self.name = name
         self.source = None if source is None else tuple(source)
         self.draft_lengths = DraftLengths(draft_lengths)
-        self.default_num_draft_tokens = self.draft_lengths.most
+        self.default_num_draft_tokens = self.draft_lengths.default
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "InputCopyState":
         return InputCopyState(self, target.vocab_size, num_sequences)

@@ -24,7 +24,7 @@ class PromptLookup:
     ) -> None:
         self.name = name
         self.draft_lengths = DraftLengths(draft_lengths)
-        self.default_num_draft_tokens = self.draft_lengths.most
+        self.default_num_draft_tokens = self.draft_lengths.default
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "PromptLookupState":
         return PromptLookupState(self.draft_lengths, num_sequences)

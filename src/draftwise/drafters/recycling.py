@@ -69,6 +69,7 @@ class TokenRecyclingState:
         """Nothing to forget: the rows share what was learnt."""
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
+        self._last[row] = context[-1]  # whoever is chosen to draft, there is something to learn
         return 0.5 if context[-1] in self._candidates else 0.0
 
     def propose(

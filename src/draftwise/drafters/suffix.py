@@ -40,7 +40,7 @@ class Suffix:
         self.learn = learn and corpus is not None
         self.branching = check_branching(branching)
         self.draft_lengths = DraftLengths(draft_lengths)
-        self.default_num_draft_tokens = self.draft_lengths.most
+        self.default_num_draft_tokens = self.draft_lengths.default
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "SuffixState":
         """Start drafting; raises UnsupportedError for a branching that the target cannot score."""

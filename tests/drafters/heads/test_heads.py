@@ -235,7 +235,9 @@ def test_trees_hold_the_likeliest_tokens_of_the_equations(
     config, weights = METHODS[method]()
     folder = published.save(tmp_path, method, config, weights)
     drafter = Recording(load_heads(folder, target, tree=StaticTree.branching(8, 2)))
-    generation = generate(target, PROMPT, drafter=drafter, sampling=SAMPLED, max_new_tokens=60, seed=1)
+    generation = generate(
+        target, PROMPT, drafter=drafter, num_draft_tokens=None, sampling=SAMPLED, max_new_tokens=60, seed=1
+    )
     drafts = [(context, draft) for context, draft in drafter.drafts[:24] if len(draft) == 24]
     assert len(drafts) > 5
     # Some go on from a path whose tokens were not the first ones fed.
@@ -264,7 +266,7 @@ def test_dynamic_trees_save_passes_and_change_nothing(
     passes = []
     for tree in (None, DynamicTree(12, width=4, depth=3)):
         drafter = load_heads(folder, target, tree=tree)
-        generation = generate(target, PROMPT, drafter=drafter, max_new_tokens=40)
+        generation = generate(target, PROMPT, drafter=drafter, num_draft_tokens=None, max_new_tokens=40)
         assert generation.token_ids == plain
         passes.append(generation.target_passes)
     assert passes[1] < 25

@@ -127,7 +127,9 @@ def test_a_whole_draft_vocabulary_needs_no_maps(target: TorchModel, tmp_path: Pa
     del tensors["d2t"], tensors["t2d"]
     tensors["lm_head.weight"] = torch.randn(published.VOCAB_SIZE, published.WIDTH)
     drafter = load_heads(published.save(tmp_path, "eagle3", config, tensors), target)
-    assert generate(target, [1, 2], drafter=drafter, max_new_tokens=6).target_passes <= 6
+    assert (
+        generate(target, [1, 2], drafter=drafter, num_draft_tokens=None, max_new_tokens=6).target_passes <= 6
+    )
 
 
 def test_medusa_heads_come_out_of_a_whole_model(target: TorchModel, tmp_path: Path) -> None:
@@ -138,7 +140,10 @@ def test_medusa_heads_come_out_of_a_whole_model(target: TorchModel, tmp_path: Pa
     whole = load_heads(published.save(tmp_path / "whole", "eagle", config, model), target)
     alone = load_heads(published.save(tmp_path / "alone", "medusa", config, tensors), target)
     assert whole.default_num_draft_tokens == 4  # the file counts, not the config
-    texts = [generate(target, [3, 1], drafter=drafter, max_new_tokens=9) for drafter in (whole, alone)]
+    texts = [
+        generate(target, [3, 1], drafter=drafter, num_draft_tokens=None, max_new_tokens=9)
+        for drafter in (whole, alone)
+    ]
     assert [step.drafted for step in texts[0].steps] == [step.drafted for step in texts[1].steps]
 
 
@@ -184,4 +189,10 @@ def test_targets_that_heads_cannot_read(target: TorchModel, tmp_path: Path) -> N
         draftwise.load_heads(folder, TabularModel.random(published.VOCAB_SIZE, name="table"))
     another = TorchModel(published.target(), name="another")
     with pytest.raises(OptionError, match="loaded for tiny and cannot draft for another"):
-        generate(another, [1], drafter=draftwise.load_heads(folder, target), max_new_tokens=5)
+        generate(
+            another,
+            [1],
+            drafter=draftwise.load_heads(folder, target),
+            num_draft_tokens=None,
+            max_new_tokens=5,
+        )
