@@ -15,6 +15,7 @@ from tests.cli.conftest import Run
 
 PROMPT = "The quick brown fox jumps over the lazy dog. The quick brown"
 NUM_TOKENS = 24
+OWN = ["--num-draft-tokens", "own"]  # drafts that do not depend on the machine's speed
 TOKENS = ["--max-new-tokens", NUM_TOKENS, "--engine", "torch", "--threads", 1]
 
 
@@ -155,7 +156,7 @@ def test_every_drafter_gives_the_targets_text(
         "tli": ["--drafter", "tli", "--draft-model", other_llama],
         "slem": ["--drafter", "slem", "--draft-model", other_llama],
     }
-    printed = generate_json(run, llama, *asked_for.get(drafter, ["--drafter", drafter]))
+    printed = generate_json(run, llama, *asked_for.get(drafter, ["--drafter", drafter]), *OWN)
     assert printed["token_ids"] == list(expected.token_ids)
     assert (printed["acceptance_rate"] is None) == (drafter == "none")
     if drafter in ("ngram", "text"):
@@ -191,7 +192,7 @@ def test_impossible_layers_are_refused(options: list[object], message: str, run:
 
 
 def test_the_target_as_its_own_draft_model_is_accepted_throughout(run: Run, llama: Path) -> None:
-    printed = generate_json(run, llama, "--draft-model", llama)
+    printed = generate_json(run, llama, "--draft-model", llama, *OWN)
     assert printed["acceptance_rate"] == 1
     assert printed["mean_acceptance_length"] > 4
 
@@ -220,11 +221,11 @@ def test_contradicting_drafters_are_refused(options: list[str], message: str, ru
 def test_a_terminal_shows_where_each_token_came_from(
     run: Run, llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    printed = generate_json(run, llama)
+    printed = generate_json(run, llama, *OWN)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    result = run("generate", PROMPT, "--raw", "--target", llama, *TOKENS)
+    result = run("generate", PROMPT, "--raw", "--target", llama, *TOKENS, *OWN)
     colours = {"accepted": "\x1b[32m", "recovered": "\x1b[94m", "bonus": "\x1b[35m"}
     legend, coloured = result.out.split("\n", 1)
     assert all(f"{colours[origin]}■ {origin}" in legend for origin in STYLES)

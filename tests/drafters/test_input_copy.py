@@ -13,7 +13,9 @@ SOURCE = list(range(100, 160))
 
 
 def opened(source: list[int] | None = None, prompt: list[int] | None = None) -> InputCopyState:
-    state = InputCopy(source).open(TARGET, 1, 10_000)
+    state = InputCopy(source, draft_lengths=[(1, 2), (2, 4), (4, 7), (8, 11), (16, 15)]).open(
+        TARGET, 1, 10_000
+    )
     if prompt is not None:
         propose(state, prompt, 0)
     return state
@@ -38,7 +40,7 @@ def test_a_prompt_is_copied_once_the_output_joins_it() -> None:
     assert propose(state, prompt) == ()
     assert state.confidence(0, prompt) == 0
     assert propose(state, [*prompt, 100]) == (101, 102)
-    assert state.confidence(0, [*prompt, 100]) == 0.5
+    assert state.confidence(0, [*prompt, 100]) == 0.2
     assert propose(state, [*prompt, 100, 101]) == (102, 103, 104, 105)
 
 

@@ -12,9 +12,11 @@ from draftwise.randomness import Streams
 from draftwise.sampling import Sampler, SamplingParams
 from tests.drafters.conformance import TARGET
 
+STAIRCASE = ((1, 1), (2, 3), (4, 5), (6, 7), (10, 11))
+
 
 def opened(drafter: PromptLookup | None = None) -> PromptLookupState:
-    return (drafter or PromptLookup()).open(TARGET, 1, 10_000)
+    return (drafter or PromptLookup(STAIRCASE)).open(TARGET, 1, 10_000)
 
 
 def propose(state: PromptLookupState, context: Sequence[int], limit: int = 100) -> tuple[int, ...]:
@@ -32,8 +34,7 @@ def propose(state: PromptLookupState, context: Sequence[int], limit: int = 100) 
 def test_draft_grows_with_the_match(match_length: int, draft_length: int) -> None:
     piece = list(range(100, 100 + match_length))
     following = list(range(500, 540))
-    staircase = PromptLookup([(1, 1), (2, 3), (4, 5), (6, 7), (10, 11)]).open(TARGET, 1, 1000)
-    assert propose(staircase, [*piece, *following, 1, *piece]) == tuple(following[:draft_length])
+    assert propose(opened(), [*piece, *following, 1, *piece]) == tuple(following[:draft_length])
 
 
 def test_limit_caps_the_draft() -> None:

@@ -69,8 +69,8 @@ def test_what_it_knows_for_free() -> None:
     assert Several([PromptLookup(), NoDrafter()]).open(TARGET, 1, 100).confidence(0, NEW) == 0
     both = Several([PromptLookup(), MODEL]).open(TARGET, 1, 100)
     assert both.confidence(0, NEW) is None
-    assert both.confidence(0, [*NEW, 0]) == pytest.approx(1 / 2)
-    assert both.confidence(0, [*NEW, 0, 1]) == pytest.approx(2 / 3)
+    assert both.confidence(0, [*NEW, 0]) == pytest.approx(1 / 5)
+    assert both.confidence(0, [*NEW, 0, 1]) == pytest.approx(2**1.5 / (4 + 2**1.5))
 
 
 def test_joint_law_where_the_drafters_take_turns() -> None:

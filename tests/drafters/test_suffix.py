@@ -23,7 +23,9 @@ TARGET = TabularModel.random(600, order=1, seed=0)
 
 def opened(*outputs: list[int], max_tokens: int = 1000, learn: bool = False) -> DraftState:
     corpus = Corpus.of(outputs, max_tokens) if outputs else None
-    return Suffix(corpus, learn=learn, draft_lengths=[(1, 1), (2, 3), (4, 5), (6, 7)]).open(TARGET, 1, 10_000)
+    return Suffix(corpus, learn=learn, draft_lengths=[(1, 1), (2, 3), (4, 5), (6, 7), (10, 11)]).open(
+        TARGET, 1, 10_000
+    )
 
 
 def propose(state: DraftState, context: list[int], limit: int = 100) -> tuple[int, ...]:

@@ -151,7 +151,7 @@ def foretold(runs: Sequence[Run], figures: Sequence[Figures]) -> list[Foretold]:
     found = []
     for one in _overall(figures):
         setting = one.setting
-        if setting.num_draft_tokens is None or one.acceptance_rate is None:
+        if setting.gamma is None or one.acceptance_rate is None:
             continue
         matching = pairs(runs, setting)
         passes = [each for run, _ in matching for each in run.decoding]
@@ -169,7 +169,7 @@ def foretold(runs: Sequence[Run], figures: Sequence[Figures]) -> list[Foretold]:
                 setting,
                 one.acceptance_rate,
                 cost,
-                theory.speedup(one.acceptance_rate, setting.num_draft_tokens, cost),
+                theory.speedup(one.acceptance_rate, setting.gamma, cost),
                 tokens * single / seconds,
                 one.speedup,
             )

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 from zlib import crc32
 
 from draftwise.errors import OptionError
@@ -16,11 +16,11 @@ PLAIN = "none"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One way to decode. `num_draft_tokens`: None is the drafter's own default."""
+    """One way to decode. `num_draft_tokens`: as `stream` takes it; None is the drafter's own."""
 
     target: str
     drafter: str
-    num_draft_tokens: int | None
+    num_draft_tokens: int | Literal["auto"] | None
     temperature: float
 
     @property
@@ -31,7 +31,14 @@ class Setting:
     def label(self) -> str:
         if self.is_plain:
             return "plain"
-        return self.drafter + ("" if self.num_draft_tokens is None else f", γ = {self.num_draft_tokens}")
+        if self.num_draft_tokens is None:
+            return self.drafter
+        return f"{self.drafter}, {'γ = ' if self.gamma else ''}{self.num_draft_tokens}"
+
+    @property
+    def gamma(self) -> int | None:
+        """The constant number of draft tokens; None where there is none."""
+        return self.num_draft_tokens if isinstance(self.num_draft_tokens, int) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from draftwise.benchmarking.records import PLAIN, Group, Log, Run, Setting
 from draftwise.decoding import generate
@@ -27,10 +28,11 @@ class Task:
 class Grid:
     """What is measured of each target and drafter; raises OptionError for a value out of range.
 
-    `num_draft_tokens`: each γ, None being the drafter's own default. `seed`: of the first round's samples.
+    `num_draft_tokens`: each as `stream` takes it, None being the drafter's own. `seed`: of the first round's
+    samples.
     """
 
-    num_draft_tokens: tuple[int | None, ...] = (None,)
+    num_draft_tokens: tuple[int | Literal["auto"] | None, ...] = ("auto",)
     temperatures: tuple[float, ...] = (0.0,)
     max_new_tokens: int = 128
     rounds: int = 3
@@ -42,7 +44,7 @@ class Grid:
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}; give at least 1.")
         for number in self.num_draft_tokens:
-            if number is not None and number < 1:
+            if isinstance(number, int) and number < 1:
                 raise OptionError(
                     f"num_draft_tokens is {number}; give at least 1, as plain decoding is always measured."
                 )

@@ -10,14 +10,12 @@ from zlib import crc32
 import typer
 
 from draftwise.cli.drafting import DrafterName, asked_for, make_drafters
-from draftwise.cli.options import DEFAULT_TARGET, EngineName, TrustRemoteCode, numbers
+from draftwise.cli.options import AUTO, DEFAULT_TARGET, EngineName, TrustRemoteCode, draft_tokens, numbers
 from draftwise.cli.prompt import as_prompt
 from draftwise.errors import OptionError
 
 if TYPE_CHECKING:
     from draftwise.models.base import LanguageModel
-
-OWN = "own"
 
 
 def bench(
@@ -38,8 +36,11 @@ def bench(
         ),
     ] = "lookup",
     num_draft_tokens: Annotated[
-        str, typer.Option(help="Each γ, with commas between; own is the drafter's own.", metavar="N,M,...")
-    ] = OWN,
+        str,
+        typer.Option(
+            help="auto, or each γ, with commas between; own is the drafter's own.", metavar="N,M,..."
+        ),
+    ] = AUTO,
     temperature: Annotated[str, typer.Option(help="With commas between.", metavar="T,U,...")] = "0",
     prompts_per_family: Annotated[int, typer.Option(help="How many prompts to take of each family.")] = 2,
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens to generate for each.")] = 128,
@@ -73,7 +74,7 @@ def bench(
 
     # What can be refused without a model is refused before one is loaded.
     grid = Grid(
-        numbers(lambda item: None if item == OWN else int(item), num_draft_tokens),
+        numbers(draft_tokens, num_draft_tokens),
         numbers(float, temperature),
         max_new_tokens,
         rounds,

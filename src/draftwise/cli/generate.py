@@ -10,7 +10,15 @@ import typer
 from draftwise.cli import report
 from draftwise.cli.controls import banned, chosen_grammar, logit_biases
 from draftwise.cli.drafting import DrafterName, DrafterOptions, chosen_drafter, keep_corpus, make_drafter
-from draftwise.cli.options import DEFAULT_TARGET, EngineName, TargetOption, TrustRemoteCode
+from draftwise.cli.options import (
+    AUTO,
+    DEFAULT_TARGET,
+    EngineName,
+    TargetOption,
+    TrustRemoteCode,
+    draft_tokens,
+    number,
+)
 from draftwise.cli.prompt import as_prompt, prompt_text
 
 if TYPE_CHECKING:
@@ -58,8 +66,13 @@ def generate(
         str | None, typer.Option(help="The drafter self leaves these out, as in 3,5,8-11.", metavar="LAYERS")
     ] = None,
     num_draft_tokens: Annotated[
-        int | None, typer.Option(help="The most tokens guessed for one target pass.")
-    ] = None,
+        str,
+        typer.Option(
+            help="The most tokens guessed for one target pass; auto: as many as pay, by costs that are "
+            "measured once on this machine.",
+            metavar="auto|N",
+        ),
+    ] = AUTO,
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens to generate.")] = 256,
     temperature: Annotated[float, typer.Option(help="0 takes the most likely token.")] = 0.0,
     top_k: Annotated[int | None, typer.Option(help="Sample from the k most likely tokens.")] = None,
@@ -134,6 +147,7 @@ def generate(
     from draftwise.verification import find_rule
 
     # What can be refused without a model is refused before one is loaded.
+    asked_tokens = number(draft_tokens, num_draft_tokens)
     sampling = SamplingParams(
         temperature=temperature,
         top_k=top_k,
@@ -179,7 +193,7 @@ def generate(
             drafter=using,
             sampling=sampling,
             max_new_tokens=num_tokens,
-            num_draft_tokens=num_draft_tokens,
+            num_draft_tokens=asked_tokens,
             stop=stop_strings,
             verification=verification,
             lenience=lenience,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
@@ -10,6 +10,7 @@ from draftwise.errors import OptionError
 
 Number = TypeVar("Number")
 DEFAULT_TARGET = "smollm2-135m-instruct"
+AUTO, OWN = "auto", "own"
 
 
 class EngineName(StrEnum):
@@ -33,13 +34,20 @@ TrustRemoteCode = Annotated[
 ]
 
 
+def draft_tokens(text: str) -> int | Literal["auto"] | None:
+    """What --num-draft-tokens asks for, as `stream` takes it; raises ValueError where it is no number."""
+    return "auto" if text == AUTO else None if text == OWN else int(text)
+
+
 def numbers(kind: Callable[[str], Number], text: str) -> tuple[Number, ...]:
     """The numbers in "1,2,3", of `kind`; raises OptionError where one of them is none."""
-    return tuple(_number(kind, item) for item in text.split(",") if text)
+    return tuple(number(kind, item) for item in text.split(",") if text)
 
 
-def _number(kind: Callable[[str], Number], text: str) -> Number:
+def number(kind: Callable[[str], Number], text: str) -> Number:
     try:
         return kind(text)
     except ValueError:
-        raise OptionError(f'"{text}" is not a number; give numbers with commas between.') from None
+        raise OptionError(
+            f'"{text}" is not a number; give one, with commas where several may be given.'
+        ) from None

@@ -10,8 +10,8 @@ from draftwise.types import Step
 
 _MEMORY = 0.98  # what is left of a step in the rate after each later one
 _EXPLORED = 0.01  # the share of the time that may be lost to drafts that do not seem to pay
-# The rate before there is one, in tokens a plain step, and how many steps it counts for: what is dear to begin,
-# as with a draft model that has to read the prompt, waits for what is cheaper to show what it brings.
+# The rate before there is one, in tokens a plain step, and how many steps it counts for: what is dear to
+# begin, as with a draft model that has to read the prompt, waits for what is cheaper to show what it brings.
 _HOPED, _PRIOR_STEPS = 1.5, 8
 _PATIENCE = 32  # steps between trials of a drafter, at most
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,7 +148,7 @@ def run_steps(
     target: LanguageModel,
     prompt_ids: Sequence[int],
     drafter: Drafter,
-    num_draft_tokens: int,
+    num_draft_tokens: int | Literal["auto"] | None,
     max_new_tokens: int,
     sampling: SamplingParams = GREEDY,
 ) -> tuple[Step, ...]:

@@ -109,8 +109,9 @@ class Study:
 
     def _figure_1(self, grid: Grid) -> list[list[tuple[str, str]]]:
         drafter = self.drafters[self.shown]
-        gamma = grid.num_draft_tokens[0] or drafter.default_num_draft_tokens
-        steps = run_steps(self.target, self.prompts[0][1], drafter, gamma, grid.max_new_tokens, SAMPLED)
+        steps = run_steps(
+            self.target, self.prompts[0][1], drafter, grid.num_draft_tokens[0], grid.max_new_tokens, SAMPLED
+        )
         tokenizer = self.target.tokenizer
         lines = token_by_token(steps, tokenizer.decode if tokenizer else str)
         self.pictures["figure-1"] = pictures.figure_1(lines)
