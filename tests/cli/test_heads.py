@@ -18,7 +18,7 @@ def save_heads(folder: Path, width: int = 64) -> Path:
 def test_heads_draft_on_either_engine(run: Run, llama: Path, tmp_path: Path) -> None:
     heads = save_heads(tmp_path / "heads")
     for options in (["--heads", heads], ["--drafter", "heads", "--heads", heads, "--engine", "torch"]):
-        result = run(*OPTIONS, "--target", llama, *options, "--compare")
+        result = run(*OPTIONS, "--target", llama, *options, "--compare", "--num-draft-tokens", "own")
         assert (result.code, result.err) == (0, "")
         printed = json.loads(result.out)
         assert printed["token_ids"] == printed["plain"]["token_ids"]
