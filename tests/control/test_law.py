@@ -17,6 +17,7 @@ from draftwise.sequence import Sequence as Row
 from draftwise.types import Draft, Step
 from tests.enumeration import distance, law_of_generate, law_of_target
 from tests.fakes import SamplingDrafter
+from tests.sampling.naive import naive
 
 PROMPT = (0, 1, 0)
 TARGET = TabularModel.random(3, 2, seed=1)
@@ -64,6 +65,17 @@ def test_law_with_the_controller_on(drafters: list[Drafter]) -> None:
         TARGET, PROMPT, 3, drafter=drafters, sampling=SAMPLED, num_draft_tokens="auto", seed=0
     )
     assert distance(law, law_of_target(TARGET, PROMPT, 3, SAMPLED)) < 1e-12
+
+
+def test_law_under_controls_with_the_controller_on() -> None:
+    controls = SamplingParams(1.0, frequency_penalty=0.9, banned=[[1, 1], [0, 2]])
+    drafters: list[Drafter] = [PromptLookup(), DraftModel(MODEL)]
+    generate(TARGET, PROMPT, drafter=drafters, num_draft_tokens="auto", max_new_tokens=1)
+    law = law_of_generate(
+        TARGET, PROMPT, 3, drafter=drafters, sampling=controls, num_draft_tokens="auto", seed=0
+    )
+    expected = law_of_target(TARGET, PROMPT, 3, controls, naive(controls, len(PROMPT)))
+    assert distance(law, expected) < 1e-12
 
 
 def test_law_where_confidence_ends_a_draft() -> None:

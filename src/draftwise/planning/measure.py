@@ -238,7 +238,7 @@ def _target_probs(
     target: LanguageModel, text: Text, samplings: Sequence[SamplingParams]
 ) -> Iterator[list[Probs]]:
     """The target's distributions at each position of its text, under each sampling."""
-    if text.sampling.temperature == 0 and all(sampling.temperature == 0 for sampling in samplings):
+    if text.sampling.temperature == 0 and all(sampling == text.sampling for sampling in samplings):
         for token_id in text.output_ids:  # greedy text says itself where the mass is
             yield [point_mass(token_id, token_id + 1, np.float64)] * len(samplings)
         return
