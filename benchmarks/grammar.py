@@ -84,6 +84,48 @@ def exact_law(target: LanguageModel, prompt_ids: list[int], params: SamplingPara
     return law
 
 
+def people(target: LanguageModel, drafters: list[Drafter], count: int) -> dict[str, object]:
+    """How many outputs end, parse and fit; others as they are."""
+    sampling = SamplingParams(1.0, grammar=Grammar.json_schema(PERSON))
+    outcomes: Counter[str] = Counter()
+    steps = tokens = 0
+    for seed in range(count):
+        drafter = drafters[seed % len(drafters)]
+        written = generate(
+            target, QUESTION, drafter=drafter, sampling=sampling, max_new_tokens=400, seed=seed
+        )
+        ended = written.finish_reason is FinishReason.EOS
+        outcomes["fit" if ended and fits(written.text) else repr(written.text)] += 1
+        steps, tokens = steps + len(written.steps), tokens + len(written.token_ids)
+    return {"outputs": dict(outcomes), "tokens a pass": round(tokens / steps, 2)}
+
+
+def choices(target: LanguageModel, drafters: list[Drafter], count: int) -> dict[str, object]:
+    """Counts of words drawn speculatively, beside their exact law; rare words count as one."""
+    sampling = SamplingParams(1.0, grammar=Grammar.json_schema({"enum": WORDS}))
+    law = exact_law(target, encode_prompt(target, CHOICE), sampling)
+    counts: Counter[str] = Counter()
+    for seed in range(count):
+        drafter = drafters[seed % len(drafters)]
+        counts[
+            generate(target, CHOICE, drafter=drafter, sampling=sampling, max_new_tokens=40, seed=seed).text
+        ] += 1
+    common = [word for word in law if law[word] * count >= 5]
+    rest = [word for word in law if word not in common]
+    groups = [[word] for word in common] + ([rest] if rest else [])
+    observed = [sum(counts[word] for word in group) for group in groups]
+    expected = np.array([sum(law[word] for word in group) for group in groups])
+    result = chisquare(observed, expected / expected.sum() * sum(observed))
+    return {
+        "law": {word: round(probability, 4) for word, probability in law.items()},
+        "mass of the law": round(sum(law.values()), 6),
+        "counts": dict(counts),
+        "chi-square": round(float(result.statistic), 2),
+        "degrees of freedom": len(groups) - 1,
+        "p-value": round(float(result.pvalue), 4),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", default="smollm2-135m-instruct")
@@ -91,62 +133,17 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=400)
     options = parser.parse_args()
     target = load(options.target)
-    assert target.tokenizer
-    texts = [
-        json.dumps({"name": "Ann", "age": 30, "likes": ["tea", "rain"]}, indent=2),
-        *map(json.dumps, WORDS),
-    ]
-    counted = NgramModel.count(
-        map(target.tokenizer.encode, texts), target.vocab_size, tokenizer=target.tokenizer
-    )
-    drafters: list[Drafter] = [
-        counted.drafter(),
-        PromptLookup(),
-        Several([PromptLookup(), counted.drafter()]),
-    ]
-    person = SamplingParams(1.0, grammar=Grammar.json_schema(PERSON))
-    outcomes: Counter[str] = Counter()
-    steps = tokens = 0
-    for seed in range(options.outputs):
-        drafter = drafters[seed % len(drafters)]
-        generation = generate(
-            target, QUESTION, drafter=drafter, sampling=person, max_new_tokens=400, seed=seed
-        )
-        ended = generation.finish_reason is FinishReason.EOS
-        outcomes["fits" if ended and fits(generation.text) else repr(generation.text)] += 1
-        steps, tokens = steps + len(generation.steps), tokens + len(generation.token_ids)
-
-    choice = SamplingParams(1.0, grammar=Grammar.json_schema({"enum": WORDS}))
-    law = exact_law(target, encode_prompt(target, CHOICE), choice)
-    counts: Counter[str] = Counter()
-    for seed in range(options.draws):
-        drafter = drafters[seed % len(drafters)]
-        counts[
-            generate(target, CHOICE, drafter=drafter, sampling=choice, max_new_tokens=40, seed=seed).text
-        ] += 1
-    words = sorted(law, key=lambda word: -law[word])
-    common = [word for word in words if law[word] * options.draws >= 5]
-    rest = [word for word in words if word not in common]
-    groups = [[word] for word in common] + ([rest] if rest else [])
-    observed = [sum(counts[word] for word in group) for group in groups]
-    expected = np.array([sum(law[word] for word in group) for group in groups])
-    result = chisquare(observed, expected / expected.sum() * sum(observed))
-    print(
-        json.dumps(
-            {
-                "target": target.name,
-                "outputs": dict(outcomes),
-                "tokens a pass": round(tokens / steps, 2),
-                "law": {word: round(law[word], 4) for word in words},
-                "mass of the law": round(sum(law.values()), 6),
-                "counts": dict(counts),
-                "chi-square": round(float(result.statistic), 2),
-                "degrees of freedom": len(groups) - 1,
-                "p-value": round(float(result.pvalue), 4),
-            },
-            indent=1,
-        )
-    )
+    tokenizer = target.tokenizer
+    assert tokenizer
+    example = json.dumps({"name": "Ann", "age": 30, "likes": ["tea", "rain"]}, indent=2)
+    texts = [tokenizer.encode(text) for text in (example, *map(json.dumps, WORDS))]
+    bigram = NgramModel.count(texts, target.vocab_size, tokenizer=tokenizer)
+    drafters: list[Drafter] = [bigram.drafter(), PromptLookup(), Several([PromptLookup(), bigram.drafter()])]
+    found = {
+        **people(target, drafters, options.outputs),
+        **choices(target, drafters, options.draws),
+    }
+    print(json.dumps({"target": target.name, **found}, indent=1))
 
 
 if __name__ == "__main__":

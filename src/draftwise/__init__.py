@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from draftwise.models.base import LanguageModel
     from draftwise.models.load import load
-    from draftwise.sampling import SamplingParams
+    from draftwise.sampling import Sampler, SamplingParams
     from draftwise.sampling.grammar import Grammar
     from draftwise.tokenizer import Tokenizer
     from draftwise.types import Draft, FinishReason, Generation, Origin, Seconds, Step
@@ -63,6 +63,7 @@ __all__ = [
     "Origin",
     "PromptError",
     "PromptLookup",
+    "Sampler",
     "SamplingParams",
     "Seconds",
     "SelfSpeculation",
@@ -115,7 +116,7 @@ _NAMES_BY_MODULE = {
     ),
     "models.base": ("LanguageModel",),
     "models.load": ("load",),
-    "sampling": ("SamplingParams",),
+    "sampling": ("Sampler", "SamplingParams"),
     "sampling.grammar": ("Grammar",),
     "tokenizer": ("Tokenizer",),
     "types": ("Draft", "FinishReason", "Generation", "Origin", "Seconds", "Step"),

@@ -1,5 +1,7 @@
 """Grammars: the law of the output inside one, where it ends, and what is refused."""
 
+from collections.abc import Sequence
+from contextlib import closing
 from re import fullmatch
 from typing import Any
 
@@ -9,6 +11,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from draftwise import decoding
+from draftwise.control.fixed import Fixed
 from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
@@ -17,6 +20,7 @@ from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.tree import TreeDraftModel
 from draftwise.errors import OptionError
 from draftwise.models.tabular import TabularModel
+from draftwise.request import Request
 from draftwise.sampling import Sampler, SamplingParams
 from draftwise.sampling.grammar import Grammar
 from draftwise.tokenizer import Tokenizer
@@ -232,3 +236,28 @@ def test_text_is_banned_as_the_tokenizer_spells_it() -> None:
     assert tokenizer().encode("abb") == [2, 1]
     assert 1 not in allowed(sampler.after([2]))
     assert 1 in allowed(sampler)
+
+
+def test_rows_with_controls_of_their_own_are_the_same_alone() -> None:
+    settings = [
+        SamplingParams(1.0, grammar=Grammar.regex("(ab|b)*a")),
+        SamplingParams(1.0, grammar=Grammar.regex("[ab]{2,9}")),
+        SamplingParams(1.0, repetition_penalty=1.5, banned=[[0, 1], "bb"], min_new_tokens=4),
+        SamplingParams(1.0),
+    ]
+    drafter = DRAFTERS["a drawn tree"]
+
+    def run(chosen: Sequence[int]) -> list[list[int]]:
+        rows = [
+            Request(PROMPT, sampling=settings[number], max_new_tokens=20, seed=number).sequence(TARGET)
+            for number in chosen
+        ]
+        with (
+            closing(drafter.open(TARGET, len(rows), 60)) as drafting,
+            closing(TARGET.open(len(rows), 60)) as cache,
+        ):
+            while not all(row.finish_reason for row in rows):
+                decoding.step(cache, drafting, Fixed(3), rows)
+        return [row.token_ids for row in rows]
+
+    assert run(range(4)) == [run([number])[0] for number in range(4)]
