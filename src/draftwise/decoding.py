@@ -98,6 +98,7 @@ def stream(
     *,
     drafter: Drafter | Tokens[Drafter] | None = None,
     num_draft_tokens: int | Literal["auto"] | Controller | None = "auto",
+    width_invariant: bool = True,
     **options: Unpack[Options],
 ) -> Generator[Step, None, None]:
     """Generate from the target's distribution, yielding each step as soon as its tokens are known.
@@ -105,9 +106,11 @@ def stream(
     `prompt` and `options`: as `Request` takes them. `drafter`: one, or several of which each step takes one.
     `num_draft_tokens`: "auto" decides at each step how many tokens pay, and from whom, by costs that are
     measured on this machine when first needed, and kept up with unless a seed is given; a number is the most
-    guessed for each target pass (γ), and None the drafter's own. All are checked here, before the first step;
-    raises OptionError and PromptError. Closing the generator midway frees the caches and leaves target and
-    drafter ready for use.
+    guessed for each target pass (γ), and None the drafter's own. `width_invariant`: where the engine can,
+    each position's logits have the same bits in passes of any width, so that greedy text is that of plain
+    decoding to the last token; without it a lone token is scored a little faster, and ties may fall
+    otherwise. All are checked here, before the first step; raises OptionError and PromptError. Closing the
+    generator midway frees the caches and leaves target and drafter ready for use.
     """
     asked = drafter if isinstance(drafter, Tokens) else [drafter] if drafter else []
     several = Several([each for each in asked if not isinstance(each, NoDrafter)])
@@ -120,7 +123,7 @@ def stream(
     controller = Fixed(num_draft_tokens) if isinstance(num_draft_tokens, int) else num_draft_tokens
     request = Request(prompt, **options)
     sequence = request.sequence(target)
-    return _steps(target, guesser, controller, sequence, repeatable=request.seed is not None)
+    return _steps(target, guesser, controller, sequence, width_invariant, repeatable=request.seed is not None)
 
 
 def _steps(
@@ -128,6 +131,7 @@ def _steps(
     drafter: Drafter,
     controller: Controller | Literal["auto"],
     sequence: Sequence,
+    width_invariant: bool,
     *,
     repeatable: bool,
 ) -> Generator[Step, None, None]:
@@ -136,7 +140,9 @@ def _steps(
         controller = Adaptive(CostModel.measured(target, drafter.drafters, constant=repeatable))
     with (
         closing(drafter.open(target, 1, sequence.max_length)) as drafting,
-        closing(target.open(1, sequence.max_length, taps=drafting.taps)) as cache,
+        closing(
+            target.open(1, sequence.max_length, width_invariant=width_invariant, taps=drafting.taps)
+        ) as cache,
     ):
         begin(cache, drafting, [sequence])
         while sequence.finish_reason is None:
@@ -149,11 +155,19 @@ def generate(
     *,
     drafter: Drafter | Tokens[Drafter] | None = None,
     num_draft_tokens: int | Literal["auto"] | Controller | None = "auto",
+    width_invariant: bool = True,
     **options: Unpack[Options],
 ) -> Generation:
     """Generate from the target's distribution; the options are those of `stream`."""
     prompt_ids, source = opening(target, prompt)
     read = prompt_ids if source is None else source
-    steps = stream(target, read, drafter=drafter, num_draft_tokens=num_draft_tokens, **options)
+    steps = stream(
+        target,
+        read,
+        drafter=drafter,
+        num_draft_tokens=num_draft_tokens,
+        width_invariant=width_invariant,
+        **options,
+    )
     with closing(steps):
         return Generation.of(steps, len(prompt_ids))
