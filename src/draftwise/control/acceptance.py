@@ -1,5 +1,6 @@
 """How likely the next draft token is to be accepted: a drafter's own confidence, calibrated as it goes."""
 
+from collections import Counter
 from collections.abc import Sequence as Rows
 from math import log, log2, prod
 
@@ -57,13 +58,16 @@ class Acceptance:
         ]
         likely = self._learn_shift(kinds, num_accepted)
         self._forget(likely / self._likelihood(kinds, num_accepted))
+        share = Counter(kinds)
         for position, kind in enumerate(kinds):
             accepted = position < num_accepted
             self._by_position.observe(position, accepted)
+            # Tokens of one kind in one draft fare alike: they tell less than as many of several drafts.
+            weight = share[kind] ** -0.5
             if kind != _UNKNOWN:
-                self._by_confidence.observe(kind, accepted)
+                self._by_confidence.observe(kind, accepted, weight)
             if position and kinds[position - 1] != _UNKNOWN:
-                self._after_confidence.observe(kinds[position - 1], accepted)
+                self._after_confidence.observe(kinds[position - 1], accepted, weight)
         self._estimate()
 
     def _learn_shift(self, kinds: Rows[int], num_accepted: int) -> float:
@@ -112,9 +116,9 @@ class _Rates:
         self._accepted *= kept
         self._tried *= kept
 
-    def observe(self, kind: int, accepted: bool) -> None:
-        self._accepted[kind] += accepted
-        self._tried[kind] += 1
+    def observe(self, kind: int, accepted: bool, weight: float = 1.0) -> None:
+        self._accepted[kind] += weight * accepted
+        self._tried[kind] += weight
 
     def given(self, priors: Rows[float]) -> list[float]:
         """The rates; a kind that was hardly seen of late has about that of its prior."""

@@ -35,7 +35,6 @@ class DraftLengths:
 
 
 def match_confidence(match_length: int) -> float:
-    """How likely the copy goes on after a match: odds of m^1.5 / 4, as counted over real texts."""
-    m = match_length
-    odds = float(min(m**1.5 / 4, max(10, m / 2)))
-    return odds / (1 + odds)
+    """How likely the copy goes on after a match: odds of m^1.5 / 4, up to 8, as counted over real texts."""
+    odds = min(match_length**1.5 / 4, 8.0)
+    return float(odds / (1 + odds))
