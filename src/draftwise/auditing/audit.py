@@ -10,11 +10,12 @@ from typing import Any
 
 from draftwise.auditing.greedy import Parting, greedy_output, parting
 from draftwise.auditing.plain import PlainReader, noise
-from draftwise.auditing.positions import Overheard, PositionAudit, Positions
+from draftwise.auditing.positions import PositionAudit, Positions
 from draftwise.auditing.samples import LEVEL, Counts, Joint, followers, p_value
 from draftwise.checks import whole_number
 from draftwise.decoding import generate, stream
 from draftwise.drafters.base import Drafter
+from draftwise.drafters.overheard import Overheard
 from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel
 from draftwise.progress import Progress, shown

@@ -1,0 +1,1 @@
+"""draftwise inside other libraries; each is imported when its module is."""
