@@ -32,14 +32,18 @@ def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: 
     start = perf_counter()
     active = [row for row, sequence in enumerate(rows) if sequence.finish_reason is None]
     streams = [row.streams.at(len(row.token_ids)) for row in rows]
+    limits = controller.limits(rows)
     samplers = [row.sampler for row in rows]
     drafts = drafting.propose(
         [row.token_ids for row in rows],
-        controller.limits(rows),
+        limits,
         samplers,
         [each.drafting for each in streams],
     )
-    drafts = [sampler.sift(draft) for sampler, draft in zip(samplers, drafts, strict=True)]
+    drafts = [
+        sampler.fit(draft, limit.allows)
+        for sampler, draft, limit in zip(samplers, drafts, limits, strict=True)
+    ]
     drafted = perf_counter()
 
     feeds: list[list[int]] = [[] for _ in rows]

@@ -11,6 +11,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from draftwise import decoding
+from draftwise.control.base import UpTo
 from draftwise.control.fixed import Fixed
 from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
@@ -162,9 +163,10 @@ def test_positions_in_any_order() -> None:
         assert allowed(start.after(list(path))) == expected, path
 
 
-SIFTED = {
+FITTED = {
     "a chain": (Draft((2, 3, 0, 1)), Draft((2, 3, 0))),
     "nothing": (Draft((EOS, 2)), Draft()),
+    "a forced end of a chain": (Draft((3, 0, 0)), Draft((3, 0))),
     "an end": (Draft((2, 3, 0, EOS)), Draft((2, 3, 0, EOS))),
     "beyond the end": (Draft((2, 3, 0, EOS, 0)), Draft((2, 3, 0, EOS))),
     "a tree": (
@@ -175,13 +177,31 @@ SIFTED = {
 }
 
 
-@pytest.mark.parametrize(("draft", "expected"), SIFTED.values(), ids=SIFTED)
-def test_guesses_that_a_grammar_forbids_are_not_verified(draft: Draft, expected: Draft) -> None:
+@pytest.mark.parametrize(("draft", "expected"), FITTED.values(), ids=FITTED)
+def test_a_draft_as_the_grammar_has_it(draft: Draft, expected: Draft) -> None:
     start = Sampler.start(SamplingParams(1.0, grammar=Grammar.regex("a?(b|bb)+a?")), PROMPT, TARGET)
-    sifted = start.sift(draft)
-    assert (sifted.token_ids, sifted.parents) == (expected.token_ids, expected.parents)
-    assert (sifted.probs is None) == (expected.probs is None)
-    assert Sampler.start(SamplingParams(1.0), PROMPT, TARGET).sift(draft) is draft
+    fitted = start.fit(draft, UpTo(4).allows)
+    assert (fitted.token_ids, fitted.parents) == (expected.token_ids, expected.parents)
+    assert (fitted.probs is None) == (expected.probs is None)
+    assert (
+        Sampler.start(SamplingParams(1.0), PROMPT, TARGET).fit(draft, lambda count, confidence: count < 4)
+        is draft
+    )
+
+
+def test_what_the_grammar_forces_is_drafted_as_far_as_allowed() -> None:
+    start = Sampler.start(SamplingParams(grammar=Grammar.regex("abbb(a|b)")), PROMPT, TARGET)
+    whole = start.fit(Draft(), UpTo(9).allows)
+    assert "".join(PIECES[token_id] for token_id in whole.token_ids) in ("ab", "abb", "abbb")
+    for limit in range(len(whole)):
+        assert start.fit(Draft(), UpTo(limit).allows) == Draft(whole.token_ids[:limit])
+    on = start.fit(Draft(whole.token_ids[:1]), UpTo(9).allows)
+    assert on.token_ids[: len(whole)] == whole.token_ids
+    plain = generate(TARGET, PROMPT, sampling=start.params, num_draft_tokens=0)
+    assert not any(step.drafted for step in plain.steps)
+    drafted = generate(TARGET, PROMPT, sampling=start.params, drafter=NoDrafter(), num_draft_tokens=4)
+    assert drafted.token_ids == plain.token_ids
+    assert drafted.target_passes < plain.target_passes
 
 
 def test_several_eos_tokens() -> None:

@@ -34,30 +34,31 @@ def target() -> LanguageModel:
     return load("smollm2-135m-instruct", engine="onnx")
 
 
-@pytest.mark.parametrize("verification", ["auto", "coupled"])
-def test_outputs_fit_the_schema(target: LanguageModel, verification: str) -> None:
+def test_outputs_fit_the_schema_and_are_those_of_plain_decoding(target: LanguageModel) -> None:
+    """With coupled noise the same seed gives the same tokens, as far as the engine gives the same bits."""
     assert target.tokenizer is not None
-    bigram = NgramModel.count(
-        [target.tokenizer.encode(EXAMPLE)], target.vocab_size, tokenizer=target.tokenizer
-    )
+    example = target.tokenizer.encode(EXAMPLE)
+    bigram = NgramModel.count([example], target.vocab_size, tokenizer=target.tokenizer)
     drafters: list[Drafter] = [bigram.drafter(), PromptLookup(), NoDrafter()]
-    sampling = SamplingParams(1.0, grammar=Grammar.json_schema(SCHEMA))
-    accepted = 0
-    for seed, drafter in enumerate(drafters):
-        generation = generate(
-            target,
-            QUESTION,
-            drafter=drafter,
-            sampling=sampling,
-            max_new_tokens=300,
-            verification=verification,
-            seed=seed,
-        )
-        assert generation.finish_reason is FinishReason.EOS
-        value = json.loads(generation.text)
-        assert list(value) == ["name", "age", "likes"]
-        assert len(value["name"]) <= 8
-        assert 0 <= value["age"] <= 120
-        assert set(value["likes"]) <= {"tea", "jazz"}
-        accepted += sum(step.num_accepted for step in generation.steps)
-    assert accepted > 0
+    for seed in range(2):
+        outputs = []
+        for num_draft_tokens, drafter in ((0, NoDrafter()), *((3, drafter) for drafter in drafters)):
+            generation = generate(
+                target,
+                QUESTION,
+                drafter=drafter,
+                num_draft_tokens=num_draft_tokens,
+                sampling=SamplingParams(1.0, grammar=Grammar.json_schema(SCHEMA)),
+                max_new_tokens=300,
+                verification="coupled",
+                seed=seed,
+            )
+            assert generation.finish_reason is FinishReason.EOS
+            value = json.loads(generation.text)
+            assert list(value) == ["name", "age", "likes"]
+            assert len(value["name"]) <= 8
+            assert 0 <= value["age"] <= 120
+            assert set(value["likes"]) <= {"tea", "jazz"}
+            assert (sum(step.num_accepted for step in generation.steps) > 0) == (num_draft_tokens > 0)
+            outputs.append(generation.token_ids)
+        assert len(set(outputs)) == 1 or not target.width_invariant

@@ -48,7 +48,7 @@ class DraftState(Protocol):
     def observe(self, step: Step) -> None:
         """Learn what became of a draft; the taps still hold the pass that verified it.
 
-        Guesses that a grammar forbids are no part of it (`Sampler.sift`).
+        Guesses that a grammar forbids are no part of it, and those that it forces are (`Sampler.fit`).
         """
         ...
 

@@ -96,6 +96,11 @@ class GrammarControl:
         unread = self._read_up_to(tokens[self._num_prompt_tokens :])
         return not len(unread) and self._matcher.validate_tokens(list(following)) == len(following)
 
+    def forced(self, tokens: TokenIds) -> Sequence[int]:
+        """The tokens that have to follow a text, as far as the grammar leaves no choice."""
+        unread = self._read_up_to(tokens[self._num_prompt_tokens :])
+        return [] if len(unread) else self._matcher.compute_ff_tokens()
+
     def _compute_banned(self, output: bytes) -> NDArray[np.bool_]:
         """`[vocabulary]`; everything where the output itself is not the beginning of a match."""
         unread = self._read_up_to(np.frombuffer(output, np.int64))

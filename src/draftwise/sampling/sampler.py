@@ -1,7 +1,8 @@
 """What the next token of a sequence is drawn from, given all the tokens before it, drafted ones included."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
@@ -60,15 +61,22 @@ class Sampler:
             return self
         return replace(self, token_ids=np.concatenate([self.token_ids, np.array(token_ids, np.int64)]))
 
-    def sift(self, draft: Draft) -> Draft:
-        """A draft without guesses that the grammar forbids, which need no pass to be rejected.
+    def fit(self, draft: Draft, allows: Callable[[int, float], bool]) -> Draft:
+        """A deterministic draft without guesses that the grammar forbids, and with those that it forces.
 
-        Only guesses go, which were not drawn: a drawn token must not be left out for its value.
+        The first need no pass to be rejected, and the second are certain: they follow a chain as far as
+        `allows`, asked as a `Limit`, lets them. A draft of drawn tokens stays as it is: none of them must be
+        left out for its value.
         """
         grammar = self.grammar
         if grammar is None or draft.probs is not None:
             return draft
-        return draft.only(lambda index: grammar.allows(self.token_ids, draft.path_to(index)))
+        draft = draft.only(lambda index: grammar.allows(self.token_ids, draft.path_to(index)))
+        if draft.parents is not None:
+            return draft
+        forced = enumerate(grammar.forced(self.after(draft.token_ids).token_ids), len(draft))
+        allowed = takewhile(lambda at: at[1] < self.vocab_size and allows(at[0], 1.0), forced)
+        return Draft((*draft.token_ids, *(token_id for _, token_id in allowed)))
 
     def greedy(self) -> "Sampler":
         """The same controls, and then the likeliest token."""
