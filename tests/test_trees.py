@@ -61,7 +61,15 @@ every_drafter = pytest.mark.parametrize("drafter", DRAFTERS.values(), ids=DRAFTE
 @every_drafter
 @pytest.mark.parametrize("verification", ["auto", "recursive", "matching"])
 def test_the_law_is_the_targets(drafter: Drafter, verification: str) -> None:
-    law = law_of_steps(TARGET, PROMPT, 3, drafter=drafter, sampling=SAMPLED, verification=verification)
+    law = law_of_steps(
+        TARGET,
+        PROMPT,
+        3,
+        drafter=drafter,
+        num_draft_tokens=None,
+        sampling=SAMPLED,
+        verification=verification,
+    )
     assert distance(law, law_of_target(TARGET, PROMPT, 3, SAMPLED)) < 1e-12
 
 
