@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer
-from numpy.typing import NDArray
 
 from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel
@@ -81,14 +80,15 @@ class GrammarControl:
     def __init__(self, matcher: LLMatcher, tokenizer: LLTokenizer, num_prompt_tokens: int) -> None:
         self._matcher = matcher
         self._eos_token_ids = tokenizer.eos_tokens
-        self._width = tokenizer.vocab_size
+        self._num_bytes = -(-tokenizer.vocab_size // 8)
         self._num_prompt_tokens = num_prompt_tokens
         self._read: TokenIds = np.empty(0, np.int64)  # the output that the matcher has consumed
-        self._banned = lru_cache(_MASKS_KEPT)(self._compute_banned)
+        self._mask = lru_cache(_MASKS_KEPT)(self._compute_mask)
 
     def __call__(self, tokens: TokenIds, logits: Logits) -> Logits:
-        banned = self._banned(tokens[self._num_prompt_tokens :].tobytes())
-        logits[banned[: len(logits)]] = -np.inf
+        mask = self._mask(tokens[self._num_prompt_tokens :].tobytes())
+        allowed = np.unpackbits(np.frombuffer(mask, np.uint8), count=len(logits), bitorder="little")
+        logits[allowed == 0] = -np.inf
         return logits
 
     def allows(self, tokens: TokenIds, following: Sequence[int]) -> bool:
@@ -101,15 +101,14 @@ class GrammarControl:
         unread = self._read_up_to(tokens[self._num_prompt_tokens :])
         return [] if len(unread) else self._matcher.compute_ff_tokens()
 
-    def _compute_banned(self, output: bytes) -> NDArray[np.bool_]:
-        """`[vocabulary]`; everything where the output itself is not the beginning of a match."""
+    def _compute_mask(self, output: bytes) -> bytes:
+        """A bit for each token that may follow; none where the output itself is not the start of a match."""
         unread = self._read_up_to(np.frombuffer(output, np.int64))
         if len(unread) and not (self._matcher.is_stopped() and np.isin(unread, self._eos_token_ids).all()):
-            return np.ones(self._width, np.bool_)
-        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+            return bytes(self._num_bytes)
+        mask: bytes = self._matcher.compute_bitmask()
         _refuse_failed(self._matcher)
-        banned: NDArray[np.bool_] = np.unpackbits(bits, bitorder="little") == 0
-        return banned
+        return mask
 
     def _read_up_to(self, output: TokenIds) -> TokenIds:
         """Bring the matcher to an output; return what of it the matcher did not consume."""
