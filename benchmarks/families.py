@@ -3,8 +3,8 @@
     python benchmarks/families.py --data DIR [--target MODEL] [--draft-model MODEL] [--family NAME ...]
 
 Greedy. A family's figures are medians over its prompts: tokens a second after the pass that reads the prompt,
-tokens a pass; `ratios`: of each prompt over plain decoding. `same` says whether every output was that of plain decoding, token for token.
-Prints one JSON object.
+and tokens a pass; `ratios` are over plain decoding, prompt by prompt. `same` says whether every output was
+that of plain decoding, token for token. Prints one JSON object.
 """
 
 import argparse
@@ -19,15 +19,24 @@ from draftwise.drafters.prompt_lookup import PromptLookup
 from measuring import Messages, chat, family_prompts
 
 
-def refactoring(data: Path, count: int) -> list[Messages]:
-    """Files of four functions, one of which is to have another name."""
-    lines = (data / "humanevalpack_python_even.jsonl").read_text(encoding="utf-8").splitlines()
-    functions = [json.loads(line) for line in lines]
-    files = [functions[4 * n : 4 * n + 4] for n in range(count)]
+def bug_fixing(data: Path, count: int) -> list[Messages]:
+    """Functions with a bug, docstring and all."""
     return [
         chat(
-            f"Rename the function {file[0]['entry_point']} to compute in this file. Reply with the whole file "
-            "and nothing else.\n\n```python\n"
+            "There is a bug in this function. Reply with the whole function, corrected, and nothing else.\n\n"
+            f"```python\n{each['prompt']}{each['buggy_solution']}```"
+        )
+        for each in functions(data)[:count]
+    ]
+
+
+def refactoring(data: Path, count: int) -> list[Messages]:
+    """Files of four functions, one of which is to have another name."""
+    files = [functions(data)[4 * n : 4 * n + 4] for n in range(count)]
+    return [
+        chat(
+            f"Rename the function {file[0]['entry_point']} to compute in this file. Reply with the whole "
+            "file and nothing else.\n\n```python\n"
             + "\n\n".join(each["prompt"] + each["canonical_solution"] for each in file)
             + "```"
         )
@@ -35,11 +44,17 @@ def refactoring(data: Path, count: int) -> list[Messages]:
     ]
 
 
+def functions(data: Path) -> list[dict[str, str]]:
+    lines = (data / "humanevalpack_python_even.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+OWN = {"bug_fixing": bug_fixing, "refactoring": refactoring}
+FAMILIES = ("bug_fixing", "humaneval", "refactoring", "summarization", "math_reasoning")
+
+
 def prompts_of(data: Path, family: str, count: int) -> list[Messages]:
-    return refactoring(data, count) if family == "refactoring" else family_prompts(data, family, count)
-
-
-FAMILIES = ("code_editing", "humaneval", "refactoring", "summarization", "math_reasoning")
+    return OWN[family](data, count) if family in OWN else family_prompts(data, family, count)
 
 
 def main() -> None:
