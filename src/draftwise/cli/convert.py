@@ -11,11 +11,12 @@ from draftwise.errors import OptionError
 
 
 class Precision(StrEnum):
-    """How the weights are stored; int8 is the 8-bit layout that suits this processor."""
+    """How the weights are stored: int8 in the 8-bit layout that suits this processor."""
 
     INT8 = "int8"
     INT8_BLOCKWISE = "int8-blockwise"
     INT8_ROWWISE = "int8-rowwise"
+    INT4 = "int4"
     FP32 = "fp32"
 
 
@@ -27,7 +28,9 @@ def convert(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The folder to write; it must be new or empty.")],
-    precision: Annotated[Precision, typer.Option(help="How to store the weights.")] = Precision.INT8,
+    precision: Annotated[
+        Precision, typer.Option(help="How to store the weights; int4 loses much, and is for draft models.")
+    ] = Precision.INT8,
     heads: Annotated[
         str | None,
         typer.Option(help="Heads that will draft for it: a folder or a hub id.", metavar="HEADS"),

@@ -10,7 +10,7 @@ import pytest
 from draftwise.models.onnx.graph import quantize_matmuls
 from draftwise.models.onnx.manifest import Layout
 
-INT8 = [Layout.BLOCKWISE, Layout.ROWWISE]
+ERRORS = {Layout.BLOCKWISE: 0.02, Layout.ROWWISE: 0.02, Layout.INT4: 0.15}  # over the mean magnitude
 
 
 def product(matrix: np.ndarray, layout: Layout, folder: Path) -> ort.InferenceSession:
@@ -28,7 +28,7 @@ def product(matrix: np.ndarray, layout: Layout, folder: Path) -> ort.InferenceSe
     return ort.InferenceSession(folder / "product.onnx")
 
 
-@pytest.mark.parametrize("layout", INT8)
+@pytest.mark.parametrize("layout", ERRORS)
 @pytest.mark.parametrize("shape", [(64, 32), (100, 17), (576, 96)])
 def test_close_to_the_float_product(layout: Layout, shape: tuple[int, int], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
@@ -40,10 +40,10 @@ def test_close_to_the_float_product(layout: Layout, shape: tuple[int, int], tmp_
     (y,) = product(matrix, layout, tmp_path).run(None, {"x": x})
     exact = x @ matrix
     error = np.abs(y - exact).mean(axis=-1) / np.abs(exact).mean(axis=-1)
-    assert error.max() < 0.02
+    assert ERRORS[layout] / 5 < error.max() < ERRORS[layout]
 
 
-@pytest.mark.parametrize("layout", INT8)
+@pytest.mark.parametrize("layout", ERRORS)
 def test_a_row_does_not_depend_on_the_others_and_zeros_give_zeros(layout: Layout, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     matrix = rng.standard_normal((128, 40), np.float32)

@@ -18,6 +18,7 @@ PRECISIONS = {
     "int8": None,
     "int8-blockwise": Layout.BLOCKWISE,
     "int8-rowwise": Layout.ROWWISE,
+    "int4": Layout.INT4,
     "fp32": Layout.FLOAT32,
 }
 

@@ -1,6 +1,6 @@
 """The builder's float32 graph, rewritten for verification.
 
-Three changes: constant matrix products in 8 bits (two layouts, below), the embedding table in 8 bits, and
+Three changes: constant matrix products in 8 or 4 bits (layouts, below), the embedding table in 8 bits, and
 logits for only the last positions of a pass, so that a prompt's are never materialised. Where heads are to
 read hidden states, these become outputs.
 """
@@ -17,8 +17,8 @@ from draftwise.models.onnx.hidden import embedding, expose, shared_weights
 from draftwise.models.onnx.manifest import NUM_LOGITS, SHARED_WEIGHTS, Layout
 from draftwise.progress import Progress
 
-# Blocks of 128 are not width-invariant on every processor; 32 is slower and loses as little.
-BLOCK_SIZE = 64
+# Weights in a block. With 8 bits 128 are not width-invariant on every processor, and 32 slower and no better.
+BLOCK_SIZES = {8: 64, 4: 32}
 
 
 def rewrite(
@@ -94,15 +94,16 @@ def _compact_embedding(graph: ir.Graph) -> None:
 
 
 def quantize_matmuls(graph: ir.Graph, layout: Layout, progress: Progress) -> None:
-    """Replace every product with a constant matrix by its 8-bit form and drop the float weights."""
+    """Replace every product with a constant matrix by its integer form and drop the float weights."""
     quantized_rows: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
     matmuls = list(_constant_matmuls(graph))
     for done, node in enumerate(matmuls):
         progress("quantizing", done / len(matmuls))
         activations, weights = node.inputs
         matrix = weights.const_value.numpy()
-        if layout is Layout.BLOCKWISE:
-            new = _blockwise(graph, activations, weights.name, matrix)
+        if layout is not Layout.ROWWISE:
+            bits = 4 if layout is Layout.INT4 else 8
+            new = _blockwise(graph, activations, weights.name, matrix, bits)
         else:
             new = []
             if activations not in quantized_rows:
@@ -116,21 +117,22 @@ def quantize_matmuls(graph: ir.Graph, layout: Layout, progress: Progress) -> Non
 
 
 def _blockwise(
-    graph: ir.Graph, activations: ir.Value, name: str, matrix: NDArray[np.float32]
+    graph: ir.Graph, activations: ir.Value, name: str, matrix: NDArray[np.float32], bits: int
 ) -> list[ir.Node]:
     """One operator quantises activations in blocks and multiplies; accuracy level 4 is integer arithmetic."""
     inner, columns = matrix.shape
-    blocks = -(-inner // BLOCK_SIZE)
-    padded = np.pad(matrix.T, [(0, 0), (0, blocks * BLOCK_SIZE - inner)]).reshape(columns, blocks, BLOCK_SIZE)
-    scale = _scale(padded, axis=2)
+    size = BLOCK_SIZES[bits]
+    blocks = -(-inner // size)
+    padded = np.pad(matrix.T, [(0, 0), (0, blocks * size - inner)]).reshape(columns, blocks, size)
+    scale, levels = _in_8_bits(padded) if bits == 8 else _in_4_bits(padded)
     product = ir.node(
         "MatMulNBits",
         [
             activations,
-            _constant(graph, f"{name}.uint8", _to_uint8(padded, scale)),
+            _constant(graph, f"{name}.uint{bits}", levels),
             _constant(graph, f"{name}.scale", scale.reshape(-1)),
         ],
-        attributes={"K": inner, "N": columns, "bits": 8, "block_size": BLOCK_SIZE, "accuracy_level": 4},
+        attributes={"K": inner, "N": columns, "bits": bits, "block_size": size, "accuracy_level": 4},
         domain="com.microsoft",
     )
     return [product]
@@ -173,6 +175,22 @@ def _rowwise(
         domain="com.microsoft",
     )
     return [product, ir.node("Mul", [product.outputs[0], largest])]
+
+
+def _in_8_bits(blocks: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    scale = _scale(blocks, axis=2)
+    return scale, _to_uint8(blocks, scale)
+
+
+def _in_4_bits(blocks: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Scales, and levels around 8, two to a byte, the first in its lower half.
+
+    There is one more level below than above: the weight of the largest magnitude takes the lowest one.
+    """
+    extreme = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=2, keepdims=True), axis=2)
+    scale = np.where(extreme != 0, extreme / -8, 1).astype(np.float32)
+    levels = np.clip(np.rint(blocks / scale) + 8, 0, 15).astype(np.uint8)
+    return scale, levels[..., ::2] | levels[..., 1::2] << 4
 
 
 def _scale(weights: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
