@@ -147,7 +147,8 @@ def run(target: EncoderDecoderModel, drafter: Drafter, rows: list[Row], num_draf
         closing(drafter.open(target, len(rows), max_length)) as drafting,
         closing(target.open(len(rows), max_length)) as cache,
     ):
-        begin(cache, drafting, rows)
+        for row, sequence in enumerate(rows):
+            begin(cache, drafting, [row], sequence)
         while not all(row.finish_reason for row in rows):
             step(cache, drafting, Fixed(num_draft_tokens), rows)
 
@@ -167,7 +168,8 @@ def test_rows_with_different_inputs_are_the_same_rows_alone(pair: Pair, drafter:
         closing(guesser.open(pair.target, 3, 60)) as drafting,
         closing(pair.target.open(3, 60)) as cache,
     ):
-        begin(cache, drafting, rows)
+        for row, sequence in enumerate(rows):
+            begin(cache, drafting, [row], sequence)
         while not all(row.finish_reason for row in rows):
             step(cache, drafting, Fixed(3), rows)
         assert len(calls) == (6 if drafter in ("itself", "tree") else 3)

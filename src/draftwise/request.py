@@ -1,7 +1,7 @@
 """What is asked for: a prompt, and all that belongs to its sequence alone."""
 
 from collections.abc import Sequence as Tokens
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from draftwise.errors import OptionError, PromptError
@@ -49,6 +49,13 @@ class Request:
     lenience: float = 1.0
     seed: int | None = None
 
+    def samples(self, num_samples: int) -> list["Request"]:
+        """As many requests, each with a seed of its own: this one's and those that follow, or none."""
+        return [
+            replace(self, seed=None if self.seed is None else self.seed + number)
+            for number in range(num_samples)
+        ]
+
     def sequence(self, target: LanguageModel) -> Sequence:
         """The sequence to generate, at its start.
 
@@ -82,6 +89,7 @@ class Request:
             target.tokenizer,
             find_rule(self.verification, self.lenience),
             source,
+            is_seeded=self.seed is not None,
         )
         if sequence.max_length > target.max_length:
             raise PromptError(

@@ -3,10 +3,12 @@
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 
+import numpy as np
+
 from draftwise.checks import whole_number
 from draftwise.errors import OptionError
 from draftwise.randomness import CoupledStreams, Streams
-from draftwise.sampling import Sampler
+from draftwise.sampling import Sampler, SamplingParams
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import FinishReason, Source
 from draftwise.verification import Rule, verify
@@ -44,7 +46,10 @@ class Sequence:
         tokenizer: Tokenizer | None,
         rule: Rule = verify,
         source: Source | None = None,
+        *,
+        is_seeded: bool = False,
     ) -> None:
+        """`is_seeded`: whether it is to be the same again, whatever the clock says and the other rows do."""
         if stop.stop_strings and tokenizer is None:
             raise OptionError(
                 "stop strings need a tokenizer, and this model has none; stop on token ids instead."
@@ -56,9 +61,17 @@ class Sequence:
         self.streams = streams
         self.rule = rule
         self.source = source
+        self.is_seeded = is_seeded
         self.finish_reason: FinishReason | None = None
         self._detokenizer = tokenizer.stream() if tokenizer else None
         self._held_back = ""  # text that may yet turn out to be the beginning of a stop string
+
+    def begins_as(self, other: "Sequence") -> bool:
+        """Whether both have one prompt and one source."""
+        prompts = [row.token_ids[: row.num_prompt_tokens] for row in (self, other)]
+        if self.source is None or other.source is None:
+            return prompts[0] == prompts[1] and self.source is other.source
+        return prompts[0] == prompts[1] and np.array_equal(self.source, other.source)
 
     @property
     def max_length(self) -> int:
@@ -111,6 +124,13 @@ class Sequence:
         released = self._held_back[: len(self._held_back) - unsure]
         self._held_back = self._held_back[len(released) :]
         return released
+
+
+def nobody() -> Sequence:
+    """A sequence that is finished: it stands in a row that is free."""
+    finished = Sequence([0], StopConditions(1), Sampler(SamplingParams()), Streams.seeded(0), None)
+    finished.finish_reason = FinishReason.LENGTH
+    return finished
 
 
 def _overlap(text: str, stop: str) -> int:

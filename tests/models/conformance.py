@@ -123,6 +123,21 @@ class LanguageModelConformance:
             backend.assert_same(new, backend.fresh(second, 11))
             backend.assert_same(kept, backend.fresh([*first, first[0]], 1))
 
+    def test_a_copied_row_goes_on_by_itself(self, backend: Backend) -> None:
+        rng = np.random.default_rng(14)
+        text, older, one, other = (backend.tokens(rng, count) for count in (30, 50, 4, 7))
+        with backend.open(3) as state:
+            state.forward([[], text, older], [0, 0, 0])
+            state.copy(1, 0)
+            state.copy(1, 2)
+            assert list(state.lengths) == [30, 30, 30]
+            logits = state.forward([one, other, [*other, *one]], [4, 7, 11])
+            for after, scored in zip([one, other, [*other, *one]], logits, strict=True):
+                backend.assert_same(scored, backend.fresh([*text, *after], len(after)))
+            state.keep(0, 30)
+            (again, _, _) = state.forward([other, [], []], [7, 0, 0])
+            backend.assert_same(again, backend.fresh([*text, *other], 7))
+
     def test_any_forwards_and_rejections_equal_a_fresh_prefill(self, backend: Backend) -> None:
         rng = np.random.default_rng(4)
         texts: list[Tokens] = [[], [], []]

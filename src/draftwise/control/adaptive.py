@@ -40,6 +40,10 @@ class Adaptive:
         self._read: dict[tuple[int, int], int] = {}  # by row and drafter: tokens of the context
         self._limits: list[Reckoned] = []
 
+    def begin(self, row: int, sequence: Sequence) -> None:
+        """The drafters have read nothing of the new sequence."""
+        self._read = {key: num_read for key, num_read in self._read.items() if key[0] != row}
+
     def limits(self, rows: Rows[Sequence]) -> list["Reckoned"]:
         self._limits = [Reckoned(self, row, sequence) for row, sequence in enumerate(rows)]
         return self._limits

@@ -48,6 +48,10 @@ class UpTo:
 class Controller(Protocol):
     """Decides before each step how far to draft, and learns from what became of it."""
 
+    def begin(self, row: int, sequence: Sequence) -> None:
+        """Decide for this sequence in this row, and forget what was of the one before alone."""
+        ...
+
     def limits(self, rows: Rows[Sequence]) -> Rows[Limit]:
         """The limit of each row's draft, at most its `room`."""
         ...

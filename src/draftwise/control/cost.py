@@ -32,16 +32,22 @@ class CostModel:
     """Predicts the seconds of a step from measured points, and keeps up with what steps really take.
 
     `verify`, `drafts`: the points of the target and of each drafter. `constant`: never learn from observed
-    seconds, so that decisions repeat.
+    seconds, so that decisions repeat. `num_rows`: those that pass together, each of which is taken to be as
+    wide as the others and to pay its share; a drafter's passes are taken to widen as the target's do.
     """
 
-    def __init__(self, verify: Points, drafts: Sequence[Points], *, constant: bool) -> None:
-        self._verify = Curve(verify)
-        self._drafts = [Curve(points) for points in drafts]
+    def __init__(
+        self, verify: Points, drafts: Sequence[Points], *, constant: bool, num_rows: int = 1
+    ) -> None:
+        self._verify = Curve(verify, num_rows)
+        share = self._verify.seconds(0)[1] / Curve(verify).seconds(0)[1]
+        self._drafts = [Curve(points, ratio=share) for points in drafts]
         self._constant = constant
 
     @classmethod
-    def measured(cls, target: LanguageModel, drafters: Sequence[Drafter], *, constant: bool) -> "CostModel":
+    def measured(
+        cls, target: LanguageModel, drafters: Sequence[Drafter], *, constant: bool, num_rows: int = 1
+    ) -> "CostModel":
         """From the profile of a target and its drafters here, which is made where there is none."""
         if not drafters:  # nothing to decide
             return cls(lambda context_length: {1: 1.0}, (), constant=True)
@@ -56,7 +62,7 @@ class CostModel:
             keys.update({drafter: drafter_key(drafter) for drafter in drafters})
             _known[target] = profile, keys
         drafts = [partial(profile.draft_seconds, keys[drafter]) for drafter in drafters]
-        return cls(profile.verify_seconds, drafts, constant=constant)
+        return cls(profile.verify_seconds, drafts, constant=constant, num_rows=num_rows)
 
     @property
     def num_drafters(self) -> int:
@@ -91,11 +97,15 @@ class CostModel:
 
 
 class Curve:
-    """Seconds by size: rising, linear between measured points, times a ratio that follows the clock."""
+    """Seconds by size: rising, linear between measured points, times a ratio that follows the clock.
 
-    def __init__(self, points: Points) -> None:
+    `num_rows`: how many of each size pass together; the seconds are the share of one.
+    """
+
+    def __init__(self, points: Points, num_rows: int = 1, ratio: float = 1.0) -> None:
         self._points = points
-        self._ratio = 1.0
+        self._num_rows = num_rows
+        self._ratio = ratio
         self._measured: dict[int, NDArray[np.float64]] = {}  # by context length
         self._scaled: tuple[int, float, list[float]] = (-1, 0.0, [])
 
@@ -111,7 +121,7 @@ class Curve:
     def _measure(self, context_length: int) -> NDArray[np.float64]:
         points = sorted(self._points(context_length).items())
         measured, their_seconds = np.array(points).T
-        sizes = np.arange(1, MOST + 2)
+        sizes = self._num_rows * np.arange(1, MOST + 2)
         # Beyond the last, as steep as the later half of them.
         half = len(points) // 2
         run = measured[-1] - measured[half]
@@ -119,7 +129,7 @@ class Curve:
         seconds = np.interp(sizes, measured, their_seconds) + slope * np.maximum(0, sizes - measured[-1])
         # Half-way between the most before and the least after: noise makes no size dearer than a larger one.
         most, least = np.maximum.accumulate(seconds), np.minimum.accumulate(seconds[::-1])[::-1]
-        return np.array([0.0, *(most + least) / 2])
+        return np.array([0.0, *(most + least) / 2 / self._num_rows])
 
     def observe(self, size: int, seconds: float, context_length: int) -> None:
         """Learn what one size took: a share of the surprise, so that a slow moment changes little."""

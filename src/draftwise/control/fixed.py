@@ -17,6 +17,9 @@ class Fixed:
             raise OptionError(f"num_draft_tokens is {num_draft_tokens}; give 0 (no drafting) or more.")
         self.num_draft_tokens = num_draft_tokens
 
+    def begin(self, row: int, sequence: Sequence) -> None:
+        """Nothing to forget."""
+
     def limits(self, rows: Rows[Sequence]) -> list[UpTo]:
         return [UpTo(min(self.num_draft_tokens, row.room)) for row in rows]
 

@@ -76,6 +76,10 @@ class OnlineNgramState:
     def begin(self, row: int, source: Source | None) -> None:
         self.keep(row, 0)
 
+    def copy(self, row: int, to: int) -> None:
+        self.begin(to, None)
+        self._rows[to].forward(self._rows[row].token_ids, 0)
+
     def keep(self, row: int, length: int) -> None:
         self._rows[row].keep(length)
 

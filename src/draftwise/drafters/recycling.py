@@ -55,22 +55,22 @@ class TokenRecycling:
 
 
 class TokenRecyclingState:
-    """What was learnt here, before what was known; the rows share it."""
+    """For each row what was learnt of its sequence, before what was known of finished ones."""
 
     taps: Sequence[Tap] = ()
 
     def __init__(self, drafter: TokenRecycling, num_sequences: int) -> None:
         self._drafter = drafter
-        self._new: Candidates = {}
-        self._candidates = ChainMap(self._new, drafter.candidates)
+        self._new: list[Candidates] = [{} for _ in range(num_sequences)]
+        self._candidates = [ChainMap(new, drafter.candidates) for new in self._new]
         self._last = [-1] * num_sequences  # the token that each row's latest draft follows
 
     def begin(self, row: int, source: Source | None) -> None:
-        """Nothing to forget: the rows share what was learnt."""
+        self._finish(row)
 
     def confidence(self, row: int, context: Sequence[int]) -> float | None:
         self._last[row] = context[-1]  # whoever is chosen to draft, there is something to learn
-        return 0.5 if context[-1] in self._candidates else 0.0
+        return 0.5 if context[-1] in self._candidates[row] else 0.0
 
     def propose(
         self,
@@ -80,24 +80,35 @@ class TokenRecyclingState:
         randomness: Sequence[Randomness],
     ) -> list[Draft]:
         self._last = [context[-1] for context in contexts]
-        return [self._draft(context[-1], limit) for context, limit in zip(contexts, limits, strict=True)]
+        return [
+            self._draft(known, token_id, limit)
+            for known, token_id, limit in zip(self._candidates, self._last, limits, strict=True)
+        ]
 
-    def _draft(self, token_id: int, limit: Limit) -> Draft:
-        return likeliest_paths(token_id, self._following, self._drafter.branching, limit)
+    def _draft(self, known: Candidates, token_id: int, limit: Limit) -> Draft:
+        branching = self._drafter.branching
 
-    def _following(self, token_id: int, depth: int) -> list[tuple[float, int, int]]:
-        candidates = self._candidates.get(token_id, ())[: self._drafter.branching]
-        return [(0.5 ** (rank + 1), candidate, candidate) for rank, candidate in enumerate(candidates)]
+        def following(token_id: int, depth: int) -> list[tuple[float, int, int]]:
+            candidates = known.get(token_id, ())[:branching]
+            return [(0.5 ** (rank + 1), candidate, candidate) for rank, candidate in enumerate(candidates)]
+
+        return likeliest_paths(token_id, following, branching, limit)
 
     def observe(self, step: Step) -> None:
         if step.logits is not None:
             for token_id, logits in zip((self._last[step.row], *step.drafted), step.logits, strict=True):
-                self._new[token_id] = tuple(likeliest(logits, self._drafter.num_candidates).tolist())
+                self._new[step.row][token_id] = tuple(
+                    likeliest(logits, self._drafter.num_candidates).tolist()
+                )
+
+    def _finish(self, row: int) -> None:
+        if self._drafter.learn:
+            self._drafter.candidates.update(self._new[row])
+        self._new[row].clear()
 
     def close(self) -> None:
-        if self._drafter.learn:
-            self._drafter.candidates.update(self._new)
-        self._new.clear()
+        for row in range(len(self._new)):
+            self._finish(row)
 
 
 def likeliest(logits: Logits, count: int) -> NDArray[np.intp]:

@@ -97,6 +97,10 @@ class ModelState(Protocol):
         """
         ...
 
+    def copy(self, row: int, to: int) -> None:
+        """Hold in the row `to` what `row` holds: its tokens, its source, and what the taps heard of it."""
+        ...
+
     def keep(self, row: int, length: int) -> None:
         """Hold the first `length` tokens of the row and forget the rest (absolute, idempotent)."""
         ...

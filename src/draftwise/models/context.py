@@ -81,6 +81,9 @@ class ContextState:
     def begin(self, row: int, source: Source | None) -> None:
         self.keep(row, 0)
 
+    def copy(self, row: int, to: int) -> None:
+        self._slots[to] = self._slots[row].copy()
+
     def keep(self, row: int, length: int) -> None:
         del self._slots[row][length:]
 

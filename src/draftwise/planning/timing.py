@@ -150,7 +150,7 @@ class _Loop:
         cache = self._target.open(1, length, taps=self._drafting.taps)
         self._cache = self._opened.enter_context(closing(cache))
         self._rewind()
-        begin(self._cache, self._drafting, [self._row])
+        begin(self._cache, self._drafting, [0], self._row)
         step(self._cache, self._drafting, Fixed(0), [self._row])
 
     def _rewind(self) -> None:

@@ -48,11 +48,11 @@ class LayerCache:
             for length, ids, tree in zip(self._lengths, token_ids, trees, strict=True)
         ]
         made: list[list[torch.Tensor]] = [[] for _ in feeds]
-        for number, piece in enumerate(cut(feeds, PIECE_WIDTH, self._num_slots)):
-            begin = number * PIECE_WIDTH
-            beside = [None if row is None else row[begin : begin + PIECE_WIDTH] for row in hidden[piece.rows]]
-            for parts, part in zip(made[piece.rows], self._run_piece(piece, beside), strict=True):
-                parts.append(part)
+        for piece in cut(feeds, PIECE_WIDTH, self._num_slots):
+            part = slice(piece.begin, piece.begin + PIECE_WIDTH)
+            beside = [None if row is None else row[part] for row in hidden[piece.rows]]
+            for parts, new in zip(made[piece.rows], self._run_piece(piece, beside), strict=True):
+                parts.append(new)
         self._lengths = [feed.end for feed in feeds]
         empty = torch.empty(0, device=self._device)
         return [

@@ -139,6 +139,10 @@ class TranslatedState:
             leading = []
             yield words
 
+    def copy(self, row: int, to: int) -> None:
+        self._state.copy(row, to)
+        self._ends[to] = self._ends[row].copy()
+
     def keep(self, row: int, length: int) -> None:
         self._state.keep(row, self._ends[row][length - 1] if length else 0)
         del self._ends[row][length:]

@@ -137,6 +137,11 @@ class OnnxState:
     def begin(self, row: int, source: Source | None) -> None:
         self.keep(row, 0)
 
+    def copy(self, row: int, to: int) -> None:
+        self._rows[to].copy(self._rows[row])
+        for tap in self._taps:
+            tap.rows = [tap.rows[row if index == to else index] for index in range(len(self._rows))]
+
     def keep(self, row: int, length: int) -> None:
         if not 0 <= length <= self._rows[row].length:
             raise OptionError(f"row {row} holds {self._rows[row].length} tokens; it cannot keep {length}.")
@@ -168,12 +173,14 @@ class _Row:
         self._num_logits = np.zeros(1, np.int64)
         self._logits = np.empty((0, model.vocab_size), np.float32)
         self._bind_input(NUM_LOGITS, self._num_logits)
+        self._caches: list[ort.OrtValue] = []
         for past in self._session.get_inputs():
             if past.name.startswith(PAST):
                 shape = (1, past.shape[1], room, model.manifest.head_size)
                 cache = ort.OrtValue.ortvalue_from_numpy(np.zeros(shape, np.float32))
                 self._binding.bind_ortvalue_input(past.name, cache)
                 self._binding.bind_ortvalue_output(past.name.replace(PAST, PRESENT), cache)
+                self._caches.append(cache)
 
     def forward(self, token_ids: Sequence[int], num_logits: int, width_invariant: bool) -> Logits:
         if len(self._logits) < num_logits + 2:
@@ -189,6 +196,12 @@ class _Row:
             filled += wanted
         self.hidden = {name: states[: len(token_ids)] for name, states in hidden.items()}
         return self._logits[:num_logits]
+
+    def copy(self, other: "_Row") -> None:
+        """Hold what another row holds."""
+        self.length, self.hidden = other.length, other.hidden
+        for cache, source in zip(self._caches, other._caches, strict=True):
+            cache.update_inplace(source.numpy())
 
     def _pass(
         self,

@@ -55,6 +55,11 @@ class RowLayer(CacheLayerMixin):
             taken = torch.tensor(sources, dtype=torch.long, device=buffer.device)
             buffer[row, :, start : start + len(sources)] = buffer[row].index_select(1, taken)
 
+    def copy(self, row: int, to: int, num_slots: int) -> None:
+        """Copy what the first slots of a row hold to those of another row."""
+        for buffer in (self.keys, self.values):
+            buffer[to, :, :num_slots] = buffer[row, :, :num_slots]
+
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.num_slots, 0
 
@@ -87,3 +92,8 @@ class RowCache(Cache):
         """Copy what the slots `sources` of a row hold to the slots from `start` on, in every layer."""
         for layer in self.layers:
             layer.move(row, sources, start)
+
+    def copy(self, row: int, to: int, num_slots: int) -> None:
+        """Copy what the first slots of a row hold to those of another row, in every layer."""
+        for layer in self.layers:
+            layer.copy(row, to, num_slots)

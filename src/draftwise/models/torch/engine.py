@@ -188,6 +188,13 @@ class TorchState:
         nothing = np.empty((0, self._model.vocab_size), np.float32)
         return [parts[0] if len(parts) == 1 else np.concatenate([nothing, *parts]) for parts in scored]
 
+    @torch.inference_mode()
+    def copy(self, row: int, to: int) -> None:
+        """Hold in the row `to` what `row` holds."""
+        self._cache.copy(row, to, self._lengths[row])
+        self._hearing.copy(row, to)
+        self._lengths[to] = self._lengths[row]
+
     def keep(self, row: int, length: int) -> None:
         """Hold the first `length` tokens of the row and forget the rest; OptionError if it holds fewer."""
         if not 0 <= length <= self._lengths[row]:

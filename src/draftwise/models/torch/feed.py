@@ -15,6 +15,8 @@ Booleans = NDArray[np.bool_]
 
 # Cost follows the longest row in use; rounding its length up makes the same few shapes come back.
 VIEW_STEP = 64
+# A run of the model costs about as much as so many positions more in another run.
+PASS_COST = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Piece:
     """
 
     rows: slice  # the rows of the cache that take part
+    begin: int  # which of each row's new tokens comes first
     view: int  # the slots of each row that take part, at least those in use
     token_ids: Integers
     positions: Integers
@@ -96,13 +99,29 @@ class Piece:
 def cut(feeds: Sequence[Feed], width: int, num_slots: int) -> Iterator[Piece]:
     """Cut the feeds of all rows into rectangles at most `width` wide.
 
-    Each piece is of the rows from the first to the last that has tokens left. `num_slots`: how many slots a
-    row of the cache has; the last one takes what padding writes.
+    Each piece is of neighbouring rows. `num_slots`: how many slots a row of the cache has; the last one takes
+    what padding writes.
     """
     for begin in range(0, max(map(len, feeds), default=0), width):
-        active = [row for row, feed in enumerate(feeds) if len(feed) > begin]
-        rows = slice(active[0], active[-1] + 1)
-        yield _piece(rows, feeds[rows], begin, width, num_slots)
+        for rows in runs([min(max(len(feed) - begin, 0), width) for feed in feeds]):
+            yield _piece(rows, feeds[rows], begin, width, num_slots)
+
+
+def runs(widths: Sequence[int]) -> Sequence[slice]:
+    """The runs of rows that go through the model together, so that all pass that have tokens.
+
+    They are those of least cost: a prompt is not padded to all rows, and a few tokens are not read alone.
+    """
+    cheapest: list[tuple[int, tuple[slice, ...]]] = [(0, ())]  # of the first rows, none to all
+    for end, width in enumerate(widths, start=1):
+        ways = [] if width else [cheapest[-1]]
+        widest = 0
+        for start in range(end - 1, -1, -1):
+            widest = max(widest, widths[start])
+            cost, before = cheapest[start]
+            ways.append((cost + PASS_COST + (end - start) * widest, (*before, slice(start, end))))
+        cheapest.append(min(ways, key=lambda way: way[0]))
+    return cheapest[-1][1]
 
 
 def _piece(rows: slice, feeds: Sequence[Feed], begin: int, width: int, num_slots: int) -> Piece:
@@ -113,6 +132,7 @@ def _piece(rows: slice, feeds: Sequence[Feed], begin: int, width: int, num_slots
     shape = (len(feeds), max(part.stop for part in taken) - begin)
     piece = Piece(
         rows,
+        begin,
         view,
         token_ids=np.zeros(shape, np.int64),
         positions=np.zeros(shape, np.int64),

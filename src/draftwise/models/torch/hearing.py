@@ -56,6 +56,11 @@ class Hearing:
         for heard, row in zip(self._heard[rows], hidden, strict=True):
             heard[number].append(row)
 
+    def copy(self, row: int, to: int) -> None:
+        """Let what was heard of one row be what was heard of another."""
+        for tap in self._taps:
+            tap.rows = [tap.rows[row if index == to else index] for index in range(len(tap.rows))]
+
     def end(self, num_tokens: Sequence[int]) -> None:
         """Hand out what was heard of the tokens fed to each row: padding follows them."""
         for tap in self._taps:

@@ -63,6 +63,13 @@ class SourceCache(EncoderDecoderCache):
             buffer[:, row, :, :length] = layer
         self.source_lengths[row] = length
 
+    def copy(self, row: int, to: int, num_slots: int) -> None:
+        """Copy what the first slots of a row's text hold, and its source, to another row."""
+        self.self_attention_cache.copy(row, to, num_slots)
+        for buffer in self._sources:
+            buffer[:, to] = buffer[:, row]
+        self.source_lengths[to] = self.source_lengths[row]
+
     def move(self, row: int, sources: Sequence[int], start: int) -> None:
         """Copy what the slots `sources` of a row's text hold to the slots from `start` on, in every layer."""
         self.self_attention_cache.move(row, sources, start)
