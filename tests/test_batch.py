@@ -218,7 +218,7 @@ def test_a_sample_of_a_transformer_is_the_generation_of_its_seed() -> None:
         assert sample.token_ids == generate(target, prompt, seed=7 + number, **options).token_ids
 
 
-PAIRS = 3000
+PAIRS = 2000
 
 
 def law_of_pairs(seed_of: Callable[[int], int]) -> float:

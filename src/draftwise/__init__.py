@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from draftwise.auditing.audit import Audit, Finding, audit
-    from draftwise.decoding import generate, stream
+    from draftwise.batches import generate_batch, generate_samples
+    from draftwise.decoding import Batch, generate, stream
     from draftwise.drafters.base import Drafter
     from draftwise.drafters.corpus import Corpus
     from draftwise.drafters.draft_model import DraftModel
@@ -36,13 +37,16 @@ if TYPE_CHECKING:
     )
     from draftwise.models.base import LanguageModel
     from draftwise.models.load import load
+    from draftwise.request import Request
     from draftwise.sampling import Sampler, SamplingParams
     from draftwise.sampling.grammar import Grammar
+    from draftwise.scoring import Score, score
     from draftwise.tokenizer import Tokenizer
-    from draftwise.types import Draft, FinishReason, Generation, Origin, Seconds, Step
+    from draftwise.types import Draft, FinishReason, Generation, Origin, Seconds, Step, TokenLogprob
 
 __all__ = [
     "Audit",
+    "Batch",
     "Corpus",
     "Draft",
     "DraftModel",
@@ -63,8 +67,10 @@ __all__ = [
     "Origin",
     "PromptError",
     "PromptLookup",
+    "Request",
     "Sampler",
     "SamplingParams",
+    "Score",
     "Seconds",
     "SelfSpeculation",
     "Several",
@@ -72,6 +78,7 @@ __all__ = [
     "Step",
     "Suffix",
     "TextDraftModel",
+    "TokenLogprob",
     "TokenRecycling",
     "Tokenizer",
     "TokenizerMismatchError",
@@ -80,15 +87,21 @@ __all__ = [
     "UnsupportedError",
     "audit",
     "generate",
+    "generate_batch",
+    "generate_samples",
     "layers_read",
     "load",
     "load_heads",
+    "score",
     "stream",
 ]
 
 _NAMES_BY_MODULE = {
     "auditing.audit": ("Audit", "Finding", "audit"),
-    "decoding": ("generate", "stream"),
+    "batches": ("generate_batch", "generate_samples"),
+    "decoding": ("Batch", "generate", "stream"),
+    "request": ("Request",),
+    "scoring": ("Score", "score"),
     "drafters.base": ("Drafter",),
     "drafters.corpus": ("Corpus",),
     "drafters.draft_model": ("DraftModel",),
@@ -119,7 +132,7 @@ _NAMES_BY_MODULE = {
     "sampling": ("Sampler", "SamplingParams"),
     "sampling.grammar": ("Grammar",),
     "tokenizer": ("Tokenizer",),
-    "types": ("Draft", "FinishReason", "Generation", "Origin", "Seconds", "Step"),
+    "types": ("Draft", "FinishReason", "Generation", "Origin", "Seconds", "Step", "TokenLogprob"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 

@@ -68,7 +68,13 @@ def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: 
         held = len(sequence.token_ids)
         pieces = sequence.extend(emitted)
         cache.keep_path(row, held, [held + index for index in verdict.path[: len(pieces) - 1]])
-        emissions.append((verdict, emitted[: len(pieces)], pieces))
+        emitted = emitted[: len(pieces)]
+        logprobs = (
+            sequence.logprobs.of(emitted, verdict.path, logits[row], target_probs)
+            if sequence.logprobs
+            else None
+        )
+        emissions.append((verdict, emitted, pieces, logprobs))
 
     seconds = Seconds(drafted - start, scored - drafted, perf_counter() - scored)
     steps = [
@@ -83,8 +89,9 @@ def step(cache: ModelState, drafting: DraftState, controller: Controller, rows: 
             rows[row].finish_reason,
             drafts[row].parents,
             verdict.path,
+            logprobs,
         )
-        for row, (verdict, emitted, pieces) in zip(active, emissions, strict=True)
+        for row, (verdict, emitted, pieces, logprobs) in zip(active, emissions, strict=True)
     ]
     for done in steps:
         drafting.observe(replace(done, logits=logits[done.row]))
@@ -121,10 +128,10 @@ class Batch:
     """Sequences that are generated together: each joins, goes on and leaves while others are under way.
 
     A context manager, inside which the caches are open: `num_rows` of them, each for a text of up to
-    `max_length` tokens, prompt and output. `drafter`, `num_draft_tokens` and `width_invariant`: as `stream` takes them; a
-    controller decides for all rows. With "auto" each row learns for itself how many tokens pay. One with a
-    seed reckons as if it were alone, so that its tokens do not depend on the others; one without reckons that
-    all rows draft as it does.
+    `max_length` tokens, prompt and output. `drafter`, `num_draft_tokens` and `width_invariant`: as `stream`
+    takes them; a controller decides for all rows. With "auto" each row learns for itself how many tokens pay.
+    One with a seed reckons as if it were alone, so that its tokens do not depend on the others; one without
+    reckons that all rows draft as it does.
 
     Its tokens, its own options and its seed decide what becomes of a row, and never the other rows: as far as
     logits have the same bits in passes of any width, and unless its drafter learns from finished sequences.

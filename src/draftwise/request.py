@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from draftwise.errors import OptionError, PromptError
+from draftwise.logprobs import Distribution, Logprobs
 from draftwise.models.base import LanguageModel
 from draftwise.prompt import Prompt, opening
 from draftwise.randomness import CoupledStreams, Streams
@@ -24,6 +25,8 @@ class Options(TypedDict, total=False):
     verification: str
     lenience: float
     seed: int | None
+    logprobs: int | None
+    logprobs_of: Distribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Request:
     target share noise that follows from seed and position, so that the tokens are those of plain decoding
     with "coupled" and the same seed, as far as logits have the same bits at every width; "lenient" with a
     `lenience` below 1 gives up the target's distribution for speed (2211.17192, A.5).
+    `logprobs`: how many of the likeliest tokens each step reports beside each that it emits, by their
+    log-probabilities; None reports nothing. `logprobs_of`: under which distribution, as `Logprobs` says.
     """
 
     prompt: Prompt
@@ -48,6 +53,8 @@ class Request:
     verification: str = "auto"
     lenience: float = 1.0
     seed: int | None = None
+    logprobs: int | None = None
+    logprobs_of: Distribution = "raw"
 
     def samples(self, num_samples: int) -> list["Request"]:
         """As many requests, each with a seed of its own: this one's and those that follow, or none."""
@@ -90,6 +97,7 @@ class Request:
             find_rule(self.verification, self.lenience),
             source,
             is_seeded=self.seed is not None,
+            logprobs=None if self.logprobs is None else Logprobs(self.logprobs, self.logprobs_of),
         )
         if sequence.max_length > target.max_length:
             raise PromptError(

@@ -7,6 +7,7 @@ import numpy as np
 
 from draftwise.checks import whole_number
 from draftwise.errors import OptionError
+from draftwise.logprobs import Logprobs
 from draftwise.randomness import CoupledStreams, Streams
 from draftwise.sampling import Sampler, SamplingParams
 from draftwise.tokenizer import Tokenizer
@@ -48,8 +49,11 @@ class Sequence:
         source: Source | None = None,
         *,
         is_seeded: bool = False,
+        logprobs: Logprobs | None = None,
     ) -> None:
-        """`is_seeded`: whether it is to be the same again, whatever the clock says and the other rows do."""
+        """`is_seeded`: whether it is to be the same again, whatever the clock says and the other rows do.
+        `logprobs`: what its steps report of each token; None for nothing.
+        """
         if stop.stop_strings and tokenizer is None:
             raise OptionError(
                 "stop strings need a tokenizer, and this model has none; stop on token ids instead."
@@ -62,6 +66,7 @@ class Sequence:
         self.rule = rule
         self.source = source
         self.is_seeded = is_seeded
+        self.logprobs = logprobs
         self.finish_reason: FinishReason | None = None
         self._detokenizer = tokenizer.stream() if tokenizer else None
         self._held_back = ""  # text that may yet turn out to be the beginning of a stop string

@@ -144,6 +144,16 @@ class Seconds:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How likely a token was, by the natural logarithm, and the likeliest ones in its place."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]  # token ids and their own, the likeliest first; the token may be there
+    distribution: str  # under which: "raw", the target's own, or "adjusted", what the token was sampled from
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One target pass of one sequence: what was drafted, what was kept, what was emitted."""
 
@@ -157,6 +167,7 @@ class Step:
     finish_reason: FinishReason | None = None
     parents: tuple[int, ...] | None = None  # the tree that `drafted` forms, as in Draft; None: a chain
     path: tuple[int, ...] | None = None  # the indices of the accepted tokens; None: the first ones
+    logprobs: tuple[TokenLogprob, ...] | None = None  # of the emitted tokens, if they were asked for
     # What the target said after the text and after each drafted token, `[len(drafted) + 1, vocabulary]`,
     # while a drafter observes the step; None afterwards.
     logits: Logits | None = field(default=None, repr=False, compare=False)
@@ -202,6 +213,12 @@ class Generation:
         token_ids = tuple(token_id for step in steps for token_id in step.emitted)
         text = "".join(piece for step in steps for piece in step.pieces)
         return cls(token_ids, text, finish_reason, num_prompt_tokens, steps)
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprob, ...] | None:
+        """Of each token; None where they were not asked for."""
+        reports = [step.logprobs for step in self.steps if step.logprobs is not None]
+        return tuple(token for report in reports for token in report) if reports else None
 
     @property
     def target_passes(self) -> int:

@@ -9,7 +9,7 @@ def cost(widths: tuple[int, ...], covered: list[slice]) -> int:
     return sum(PASS_COST + len(widths[rows]) * max(widths[rows]) for rows in covered)
 
 
-@pytest.mark.parametrize("widths", product((0, 1, 30, 200), repeat=4))
+@pytest.mark.parametrize("widths", list(product((0, 1, 30, 200), repeat=4)))
 def test_rows_pass_together_where_that_costs_least(widths: tuple[int, ...]) -> None:
     chosen = list(runs(widths))
     assert all(one.stop <= other.start for one, other in pairwise(chosen))

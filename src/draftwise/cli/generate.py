@@ -10,6 +10,7 @@ import typer
 from draftwise.cli import report
 from draftwise.cli.controls import banned, chosen_grammar, logit_biases
 from draftwise.cli.drafting import DrafterName, DrafterOptions, chosen_drafter, keep_corpus, make_drafter
+from draftwise.cli.many import Answers, Texts, answer_all, read_requests
 from draftwise.cli.options import (
     AUTO,
     DEFAULT_TARGET,
@@ -20,6 +21,7 @@ from draftwise.cli.options import (
     number,
 )
 from draftwise.cli.prompt import as_prompt, prompt_text
+from draftwise.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,6 +131,24 @@ def generate(
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads for each model.")] = None,
+    logprobs: Annotated[
+        int | None,
+        typer.Option(help="With --json or --prompts: log-probabilities, with N alternatives.", metavar="N"),
+    ] = None,
+    num_samples: Annotated[
+        int, typer.Option("--num-samples", "-n", help="Outputs for each prompt, which is read once.")
+    ] = 1,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(help="Answer a JSONL file: on each line a prompt or messages, and options of its own."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the answers to --prompts here; what is there already is not done again."),
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option(help="How many outputs are generated together; for --engine torch.")
+    ] = 1,
     compare: Annotated[
         bool, typer.Option("--compare", help="Also decode plainly and print the ratio.")
     ] = False,
@@ -141,6 +161,7 @@ def generate(
     from draftwise.drafters.none import NoDrafter
     from draftwise.models.load import load
     from draftwise.prompt import encode_prompt
+    from draftwise.request import Request
     from draftwise.sampling import SamplingParams
     from draftwise.sequence import StopConditions
     from draftwise.types import Generation
@@ -169,7 +190,15 @@ def generate(
     chosen = chosen_drafter(drafter, draft_model, ngram, heads, options)
     if chosen is DrafterName.SELF and engine is EngineName.AUTO:
         engine = EngineName.TORCH  # which hands out single layers
-    text = prompt_text(prompt, file)
+    if prompts is not None and (prompt is not None or file is not None or compare):
+        raise OptionError("--prompts goes with no other prompt and not with --compare.")
+    if out is not None and prompts is None:
+        raise OptionError("--out is where the answers to --prompts go; give both.")
+    if num_samples > 1 and compare:
+        raise OptionError("--compare is of one output; leave out --num-samples.")
+    if logprobs is not None and not (as_json or prompts):
+        raise OptionError("--logprobs goes with --json or --prompts.")
+    text = prompt_text(prompt, file) if prompts is None else ""
 
     def load_model(source: str, hidden_states: "HiddenStates" = ()) -> "LanguageModel":
         return load(
@@ -183,8 +212,36 @@ def generate(
         )
 
     model = load_model(target, layers_read(heads) if heads is not None else ())
-    prompt_ids = encode_prompt(model, as_prompt(text, chat, model))
     guesser = make_drafter(chosen, model, draft_model, ngram, load_model, heads, options)
+    asked = Request(
+        as_prompt(text, chat, model),
+        sampling=sampling,
+        max_new_tokens=max_new_tokens,
+        stop=stop_strings,
+        verification=verification,
+        lenience=lenience,
+        seed=seed,
+        logprobs=logprobs,
+    )
+    if prompts is not None or num_samples > 1:
+        requests = (
+            [asked]
+            if prompts is None
+            else read_requests(prompts, asked, lambda text: as_prompt(text, chat, model))
+        )
+        answers = Answers(out, target, requests, num_samples) if prompts or as_json else Texts()
+        answer_all(
+            model,
+            requests,
+            answers,
+            num_samples=num_samples,
+            max_rows=max(batch_size, num_samples if prompts is None else 1),
+            drafter=guesser,
+            num_draft_tokens=asked_tokens,
+        )
+        keep_corpus(guesser, options, model.tokenizer)
+        return
+    prompt_ids = encode_prompt(model, asked.prompt)
 
     def steps(using: "Drafter", num_tokens: int = max_new_tokens) -> "Iterator[Step]":
         return stream(
@@ -198,6 +255,7 @@ def generate(
             verification=verification,
             lenience=lenience,
             seed=seed,
+            logprobs=logprobs,
         )
 
     if compare:  # first a few tokens each, so that neither side pays for what happens only once
@@ -213,8 +271,8 @@ def generate(
         print(json.dumps(printed, ensure_ascii=False))
     else:
         # The closing lines are no part of the text that a pipe takes.
-        out = sys.stdout if sys.stdout.isatty() else sys.stderr
-        print(report.summary(generation), file=out)
+        closing = sys.stdout if sys.stdout.isatty() else sys.stderr
+        print(report.summary(generation), file=closing)
         if baseline:
             line = report.comparison(
                 generation,
@@ -223,4 +281,4 @@ def generate(
                 is_exact=lenience == 1,
                 width_invariant=model.width_invariant,
             )
-            print(line, file=out)
+            print(line, file=closing)

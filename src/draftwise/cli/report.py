@@ -1,6 +1,7 @@
 """What a generation looks like: coloured tokens, closing lines, JSON."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -102,12 +103,14 @@ def as_object(generation: "Generation", baseline: "Generation | None" = None) ->
         }
         for step in generation.steps
     ]
-    compared = {"plain": _figures(baseline), "speedup": speedup(generation, baseline)} if baseline else {}
-    return {**_figures(generation), "steps": steps, **compared}
+    compared = {"plain": figures(baseline), "speedup": speedup(generation, baseline)} if baseline else {}
+    return {**figures(generation), "steps": steps, **compared}
 
 
-def _figures(generation: "Generation") -> dict[str, Any]:
+def figures(generation: "Generation") -> dict[str, Any]:
+    """The object of --json without its steps; `logprobs` are there if they were asked for."""
     seconds = generation.seconds
+    logprobs = generation.logprobs
     return {
         "text": generation.text,
         "token_ids": generation.token_ids,
@@ -118,4 +121,5 @@ def _figures(generation: "Generation") -> dict[str, Any]:
         "target_passes": generation.target_passes,
         "seconds": {part: getattr(seconds, part) for part in ("draft", "verify", "other", "total")},
         "decode_tokens_per_second": generation.decode_tokens_per_second,
+        **({} if logprobs is None else {"logprobs": [asdict(token) for token in logprobs]}),
     }

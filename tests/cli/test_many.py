@@ -1,0 +1,132 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+
+OPTIONS: list[object] = ["--engine", "torch", "--max-new-tokens", 12, "--num-draft-tokens", 3]
+LINES: list[dict[str, Any]] = [
+    {"prompt": "The lazy dog"},
+    {"messages": [{"role": "user", "content": "fox"}], "max_new_tokens": 3},
+    {"prompt": "A quick fox", "temperature": 0.9, "seed": 5, "top_k": 20},
+    {"prompt": [5, 6, 7], "stop_token_ids": [9]},
+    {"prompt": "The lazy dog", "temperature": 1.0, "seed": 6, "logprobs": 2},
+]
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in LINES), encoding="utf-8")
+    return file
+
+
+def answers(text: str) -> list[dict[str, Any]]:
+    return sorted((json.loads(line) for line in text.splitlines()), key=lambda answer: answer["index"])
+
+
+def token_ids(text: str) -> list[list[list[int]]]:
+    return [[sample["token_ids"] for sample in answer["samples"]] for answer in answers(text)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_each_line_is_answered_as_alone(batch_size: int, run: Run, llama: Path, prompts: Path) -> None:
+    command = ["generate", "--raw", "--target", llama, *OPTIONS]
+    result = run(*command, "--prompts", prompts, "--batch-size", batch_size)
+    assert (result.code, result.err) == (0, "")
+    found = answers(result.out)
+    assert [answer["index"] for answer in found] == [0, 1, 2, 3, 4]
+    first = json.loads(run(*command, "The lazy dog", "--json").out)
+    third = json.loads(
+        run(*command, "A quick fox", "--json", "--temperature", 0.9, "--seed", 5, "--top-k", 20).out
+    )
+    assert found[0]["samples"][0]["token_ids"] == first["token_ids"]
+    assert found[0]["samples"][0]["text"] == first["text"]
+    assert len(found[1]["samples"][0]["token_ids"]) == 3
+    assert found[2]["samples"][0]["token_ids"] == third["token_ids"]
+    assert "logprobs" not in found[3]["samples"][0]
+    assert all(len(token["top"]) == 2 for token in found[4]["samples"][0]["logprobs"])
+
+
+@pytest.mark.parametrize("num_bytes", [0, 40, None])
+def test_what_was_cut_off_goes_on_where_it_stopped(
+    num_bytes: int | None, run: Run, llama: Path, prompts: Path, tmp_path: Path
+) -> None:
+    """After two whole lines there is nothing, the beginning of a line, or a whole one without its end."""
+    out = tmp_path / "out.jsonl"
+    command = ["generate", "--raw", "--target", llama, *OPTIONS, "--prompts", prompts, "--out", out]
+    assert run(*command).out == ""
+    whole = out.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    out.write_bytes(b"".join(lines[:2]) + lines[2][: -1 if num_bytes is None else num_bytes])
+    assert run(*command).code == 0
+    assert out.read_bytes().splitlines()[:2] == whole.splitlines()[:2]
+    assert token_ids(out.read_text()) == token_ids(whole.decode())
+    again = out.read_bytes()
+    assert run(*command).code == 0
+    assert out.read_bytes() == again
+    other = run(*command, "--temperature", 0.5)
+    assert other.code == 2
+    assert "holds answers to other prompts or options" in other.err
+
+
+def test_samples_of_one_prompt(run: Run, llama: Path) -> None:
+    command = ["generate", "The lazy dog", "--raw", "--target", llama, *OPTIONS, "--temperature", 1.0]
+    printed = json.loads(run(*command, "-n", 3, "--seed", 4, "--json").out)
+    texts = [sample["text"] for sample in printed["samples"]]
+    for number, text in enumerate(texts):
+        assert json.loads(run(*command, "--seed", 4 + number, "--json").out)["text"] == text
+    assert run(*command, "-n", 3, "--seed", 4).out == "\n\n".join(texts) + "\n"
+
+
+def test_logprobs_in_json(run: Run, llama: Path) -> None:
+    printed = json.loads(
+        run("generate", "fox", "--raw", "--target", llama, *OPTIONS, "--json", "--logprobs", 2).out
+    )
+    reports = printed["logprobs"]
+    assert [report["token_id"] for report in reports] == printed["token_ids"]
+    for report in reports:
+        assert report["distribution"] == "raw"
+        assert report["top"][0] == [report["token_id"], report["logprob"]]
+        assert report["logprob"] > report["top"][1][1]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2 of"),
+        ('{"text": "a"}', "no object with either a prompt or messages"),
+        ('{"prompt": "a", "messages": []}', "give one of them"),
+        ('{"prompt": "a", "temprature": 1}', "has 'temprature', which is no option"),
+        ('{"prompt": "a", "temperature": -1}', "temperature is -1"),
+        ('{"prompt": ""}', "the prompt is empty"),
+    ],
+)
+def test_a_line_that_is_no_request_is_refused(
+    line: str, message: str, run: Run, llama: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(f'{{"prompt": "a"}}\n{line}\n', encoding="utf-8")
+    result = run("generate", "--target", llama, *OPTIONS, "--prompts", file)
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["a", "--prompts", "x"], "--prompts goes with no other prompt"),
+        (["a", "--out", "x"], "--out is where the answers to --prompts go"),
+        (["a", "-n", 2, "--compare"], "--compare is of one output"),
+        (["a", "--logprobs", 1], "--logprobs goes with --json or --prompts"),
+        (["--prompts", "nowhere.jsonl"], "cannot be read"),
+    ],
+)
+def test_options_that_contradict_are_refused(
+    options: list[object], message: str, run: Run, llama: Path
+) -> None:
+    result = run("generate", *options, "--target", llama, *OPTIONS)
+    assert result.code == 2
+    assert message in result.err
