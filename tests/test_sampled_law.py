@@ -1,12 +1,15 @@
 """Joint counts of what `generate` emits with its own random numbers, against the target's exact law."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
 from draftwise import decoding
+from draftwise.control.adaptive import Adaptive
+from draftwise.control.cost import CostModel
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.ngram import NgramModel
@@ -35,7 +38,19 @@ DRAFTERS: dict[str, Drafter] = {
 }
 
 
-def p_value(drafter: Drafter, verification: str = "auto") -> float:
+def constant() -> int:
+    return 2
+
+
+def adaptive() -> Adaptive:
+    """A controller that knows nothing yet, for a drafter that costs a tenth of a pass."""
+    verify = {n: 1 + 0.05 * n for n in range(1, 8)}
+    return Adaptive(CostModel(lambda context: verify, [lambda context: {1: 0.1, 8: 0.8}], constant=True))
+
+
+def p_value(
+    drafter: Drafter, verification: str = "auto", controller: Callable[[], int | Adaptive] = constant
+) -> float:
     """How likely counts of three tokens, at least this far from the target's law, are under that law."""
     counts = Counter(
         decoding.generate(
@@ -44,7 +59,7 @@ def p_value(drafter: Drafter, verification: str = "auto") -> float:
             drafter=drafter,
             sampling=SAMPLING,
             max_new_tokens=3,
-            num_draft_tokens=2,
+            num_draft_tokens=controller(),
             verification=verification,
             seed=seed,
         ).token_ids
@@ -64,10 +79,25 @@ def test_counts_agree_with_the_law_of_the_target(drafter: Drafter) -> None:
     assert p_value(drafter) > 1e-4
 
 
-@pytest.mark.parametrize("broken", [without_residual, with_swapped_ratio])
-def test_a_wrong_rule_is_seen(broken: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("drafter", [ANOTHER_MODEL, PromptLookup()], ids=["another model", "prompt lookup"])
+def test_counts_agree_with_an_adaptive_controller(drafter: Drafter) -> None:
+    drafts = [
+        step.drafted
+        for step in decoding.stream(TARGET, PROMPT, drafter=drafter, num_draft_tokens=adaptive(), seed=0)
+    ]
+    assert any(drafts)
+    assert p_value(drafter, controller=adaptive) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("broken", "controller"),
+    [(without_residual, constant), (with_swapped_ratio, constant), (without_residual, adaptive)],
+)
+def test_a_wrong_rule_is_seen(
+    broken: Rule, controller: Callable[[], int | Adaptive], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(RULES, "auto", broken)
-    assert p_value(ANOTHER_MODEL) < 1e-9
+    assert p_value(ANOTHER_MODEL, controller=controller) < 1e-9
 
 
 def streams_of(seed: int, drafting: int, acceptance: int, recovery: int) -> Streams:

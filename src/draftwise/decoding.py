@@ -156,7 +156,7 @@ class Batch:
             raise OptionError(f'num_draft_tokens is {num_draft_tokens!r}; give "auto" or a number.')
         if num_draft_tokens is None or (num_draft_tokens == "auto" and not several.drafters):
             num_draft_tokens = several.default_num_draft_tokens
-        alone = len(several.drafters) == 1 and num_draft_tokens != "auto"
+        alone = len(several.drafters) == 1 and isinstance(num_draft_tokens, int)
         self.target = target
         self.max_length = max_length
         self._width_invariant = width_invariant
