@@ -224,6 +224,7 @@ def test_options_that_do_not_go_together_are_refused(
         (None, "cpu", True, "onnx"),
         (None, "cuda", False, "torch"),
         ("int8", None, True, "onnx"),
+        ("int4", None, True, "onnx"),
         ("float32", None, False, "onnx"),
         ("bfloat16", None, False, "torch"),
     ],

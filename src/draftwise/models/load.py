@@ -17,7 +17,7 @@ from draftwise.progress import Progress, shown
 from draftwise.tokenizer import Tokenizer
 
 ENGINES = ("auto", "onnx", "torch")
-PRECISIONS = {"int8": "int8", "float32": "fp32"}  # of the onnx engine, by dtype
+PRECISIONS = {"int8": "int8", "int4": "int4", "float32": "fp32"}  # of the onnx engine, by dtype
 DTYPES = (*PRECISIONS, "bfloat16", "float16", "float64")
 
 _log = logging.getLogger("draftwise")
@@ -39,8 +39,9 @@ def load(
     `source`: a hub id, a transformers folder, a GGUF file, a folder made by `draftwise convert`, or a bundled
     name (`smollm2-135m-instruct`). `engine`: "onnx" converts the model once and keeps the result in
     ~/.cache/draftwise ($DRAFTWISE_CACHE); "torch" runs it as it is; "auto" takes torch on a GPU, else onnx,
-    and falls to torch, saying so, for an architecture that cannot be converted. `dtype`: int8 (the default)
-    or float32 on onnx; float32, bfloat16 or float16 on torch. `device`: as PyTorch names it. `threads`: of
+    and falls to torch, saying so, for an architecture that cannot be converted. `dtype`: int8 (the default),
+    int4 (for a draft model: faster, and too lossy for a target) or float32 on onnx; float32, bfloat16 or
+    float16 on torch. `device`: as PyTorch names it. `threads`: of
     one pass. `trust_remote_code`: let code that comes with the model run. `hidden_states`: what drafters will
     read, such as `layers_read(heads)`; onnx converts a model with those, torch has them all. `progress`: None
     draws bars on standard error where that is a terminal.
@@ -133,7 +134,7 @@ def _without_transformers_bars() -> Iterator[None]:
 
 def _choose_engine(found: Source, dtype: str | None, device: str | None) -> str:
     """onnx on a CPU and torch on a GPU, unless the source, the dtype or the device settles it."""
-    if found.kind is Kind.CONVERTED or dtype == "int8":
+    if found.kind is Kind.CONVERTED or dtype in ("int8", "int4"):
         return "onnx"
     if dtype is not None and dtype not in PRECISIONS:
         return "torch"
