@@ -3,11 +3,11 @@
     python benchmarks/never_slower.py --data DIR [--target MODEL] [--draft-model MODEL] [--family NAME ...]
 
 Each prompt is decoded in turn plainly, with num_draft_tokens="auto", and with each fixed drafter and number
-of draft tokens. A family's seconds a token are the medians over its prompts and rounds, with the drafter's
-reading of the prompt and without the target's. `plain`: auto's speed over that of plain decoding in the same
-mode; `width_1`: over plain decoding in passes of width 1, which give up the same bits at every width;
-`best_fixed`: over the fixed choice that was fastest for the family, known in hindsight; each with its worst
-and mean over the families. Prints one JSON object.
+of draft tokens. A prompt's seconds a token are the median of its rounds, with the drafter's reading of the
+prompt and without the target's, and a family's the mean of its prompts'. `plain`: auto's speed over that of
+plain decoding in the same mode; `width_1`: over plain decoding in passes of width 1, which give up the same
+bits at every width; `best_fixed`: over the fixed choice that was fastest for the family, known in hindsight;
+each with its worst and mean over the families. Prints one JSON object.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--family", action="append", help="only these; the default is all")
     parser.add_argument("--numbers", type=int, nargs="+", default=[1, 2, 3, 5, 8])
     parser.add_argument("--prompts", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-new-tokens", type=int, default=96)
     options = parser.parse_args()
     target = load(options.target, engine="onnx")
@@ -120,12 +120,12 @@ def main() -> None:
         prompts, temperature = cases[name]
         for decode in warming.values():  # what happens only once, the profile too, happens here
             decode(prompts[0], temperature)
-        seconds: dict[str, list[float]] = {way: [] for way in compare}
+        seconds: dict[str, list[list[float]]] = {way: [[] for _ in prompts] for way in compare}
         for turn in range(options.rounds):
-            for prompt in prompts:
+            for place, prompt in enumerate(prompts):
                 for way, decode in list(compare.items())[:: 1 if turn % 2 else -1]:
-                    seconds[way].append(seconds_a_token(decode(prompt, temperature)))
-        medians[name] = {way: median(each) for way, each in seconds.items()}
+                    seconds[way][place].append(seconds_a_token(decode(prompt, temperature)))
+        medians[name] = {way: mean(median(rounds) for rounds in each) for way, each in seconds.items()}
     ratios = {name: compared(seconds) for name, seconds in medians.items()}
     report: dict[str, object] = {
         against: {
