@@ -1,0 +1,60 @@
+"""Confidences are calibrated to what happens, quickly after a change, and kinds of tokens are told apart."""
+
+import numpy as np
+import pytest
+
+from draftwise.control.acceptance import MOST, Acceptance
+
+
+def learn(
+    acceptance: Acceptance, chances: list[float], said: list[float | None], steps: int, seed: int
+) -> None:
+    """Verify drafts whose tokens are accepted with `chances`, each given that those before it are."""
+    random = np.random.default_rng(seed)
+    for _ in range(steps):
+        wrong = next((n for n, chance in enumerate(chances) if random.random() >= chance), len(chances))
+        acceptance.observe(said, wrong)
+
+
+def test_at_first_a_confidence_is_believed() -> None:
+    for confidence in (0.2, 0.5, 0.8, 0.94):
+        assert Acceptance().ahead(0, confidence)[0] == pytest.approx(confidence, abs=0.06)
+
+
+@pytest.mark.parametrize(("said", "chance"), [(0.9, 0.5), (0.5, 0.9), (0.8, 0.8)])
+def test_a_confidence_comes_to_mean_what_happens(said: float, chance: float) -> None:
+    acceptance = Acceptance()
+    learn(acceptance, [chance], [said], 200, seed=0)
+    assert acceptance.ahead(0, said)[0] == pytest.approx(chance, abs=0.1)
+
+
+def test_what_one_confidence_teaches_holds_for_others() -> None:
+    """A drafter that is too sure where it is sure will be so elsewhere."""
+    acceptance = Acceptance()
+    learn(acceptance, [0.3], [0.9], 30, seed=0)
+    assert acceptance.ahead(0, 0.7)[0] < 0.4
+
+
+def test_positions_are_told_apart() -> None:
+    chances = [0.9, 0.2, 0.8]
+    acceptance = Acceptance()
+    learn(acceptance, chances, [None] * 3, 1500, seed=0)
+    assert list(acceptance.ahead(0, None))[:3] == pytest.approx(chances, abs=0.15)
+    assert list(acceptance.ahead(1, None))[:2] == list(acceptance.ahead(0, None))[1:3]
+    assert len(acceptance.ahead(0, None)) == MOST
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.9, 0.1), (0.1, 0.9)])
+def test_an_abrupt_change_is_noticed(before: float, after: float) -> None:
+    acceptance = Acceptance()
+    learn(acceptance, [before], [0.5], 500, seed=0)
+    learn(acceptance, [after], [0.5], 25, seed=1)
+    assert acceptance.ahead(0, 0.5)[0] == pytest.approx(after, abs=0.2)
+
+
+def test_a_long_copy_counts_for_less_than_as_many_drafts() -> None:
+    once, often = Acceptance(), Acceptance()
+    once.observe([0.8] * 9, 9)
+    for _ in range(9):
+        often.observe([0.8], 1)
+    assert once.ahead(0, 0.8)[0] < often.ahead(0, 0.8)[0]
