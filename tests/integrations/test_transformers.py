@@ -56,7 +56,7 @@ def both(
 ) -> list[Any]:
     return [
         model.generate(inputs, **options),
-        model.generate(inputs, custom_generate=Speculative(drafter), **options),
+        model.generate(inputs, custom_generate=Speculative(drafter, num_draft_tokens=4), **options),
     ]
 
 
@@ -199,7 +199,7 @@ def test_samples_follow_the_seed_of_torch_and_differ(model: PreTrainedModel, dra
         torch.manual_seed(3)
         made: torch.Tensor = model.generate(
             PROMPT,
-            custom_generate=Speculative(drafter),
+            custom_generate=Speculative(drafter, num_draft_tokens=4),
             **SAMPLED | {"num_return_sequences": 4, "max_new_tokens": 12},
         )
         return made
@@ -226,7 +226,7 @@ def test_streamers_hear_the_prompt_and_each_token(model: PreTrainedModel) -> Non
     heard = []
     for decode in (
         model.generate,
-        lambda *given, **options: generate(model, *given, drafter=LOOKUP, **options),
+        lambda *given, **options: generate(model, *given, drafter=LOOKUP, num_draft_tokens=4, **options),
     ):
         listener = Listener()
         decode(PROMPT, streamer=listener, **GREEDY)
@@ -245,12 +245,12 @@ def test_stop_strings_end_the_output(in_config: bool) -> None:
     config = GenerationConfig(**GREEDY, stop_strings=[stop], eos_token_id=4)
     options = {"generation_config": config} if in_config else GREEDY | {"stop_strings": [stop]}
     plain = model.generate(inputs, tokenizer=tokenizer, **options)
-    drafted = generate(model, inputs, drafter=LOOKUP, tokenizer=tokenizer, **options)
+    drafted = generate(model, inputs, drafter=LOOKUP, num_draft_tokens=4, tokenizer=tokenizer, **options)
     assert torch.equal(plain, drafted)
     assert drafted.shape[1] < inputs.shape[1] + 24
     assert config.stop_strings == [stop]
     with pytest.raises(UnsupportedError, match="stop_strings need the tokenizer"):
-        generate(model, inputs, drafter=LOOKUP, **options)
+        generate(model, inputs, drafter=LOOKUP, num_draft_tokens=4, **options)
 
 
 def test_a_drafter_with_another_tokenizer_takes_the_models(model: PreTrainedModel) -> None:
@@ -260,9 +260,11 @@ def test_a_drafter_with_another_tokenizer_takes_the_models(model: PreTrainedMode
     drafter = TextDraftModel(TorchModel(llama(vocab_size=own.vocab_size), own, "draft"))
     inputs = tokenizer("over the", return_tensors="pt").input_ids
     plain = model.generate(inputs, **GREEDY)
-    assert torch.equal(generate(model, inputs, drafter=drafter, tokenizer=tokenizer, **GREEDY), plain)
+    assert torch.equal(
+        generate(model, inputs, drafter=drafter, num_draft_tokens=4, tokenizer=tokenizer, **GREEDY), plain
+    )
     with pytest.raises(TokenizerMismatchError, match="LlamaForCausalLM has no tokenizer"):
-        generate(model, inputs, drafter=drafter, **GREEDY)
+        generate(model, inputs, drafter=drafter, num_draft_tokens=4, **GREEDY)
 
 
 @pytest.mark.parametrize(
@@ -284,6 +286,7 @@ def test_a_drafter_with_another_tokenizer_takes_the_models(model: PreTrainedMode
             },
             "output_scores",
         ),
+        ({"position_ids": torch.arange(3, 12)[None]}, "position_ids do not count"),
         ({"attention_mask": torch.tensor([[1, 1, 0, 1, 1, 1, 1, 1, 1]])}, "attention_mask hides"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -292,13 +295,18 @@ def test_what_cannot_be_honoured_is_refused_by_name(
     options: dict[str, Any], name: str, model: PreTrainedModel
 ) -> None:
     with pytest.raises(UnsupportedError, match=name):
-        model.generate(PROMPT, custom_generate=Speculative(LOOKUP), **GREEDY | options)
+        model.generate(PROMPT, custom_generate=Speculative(LOOKUP, num_draft_tokens=4), **GREEDY | options)
 
 
 def test_other_ways_to_guess_and_other_models_are_refused(model: PreTrainedModel) -> None:
     with pytest.raises(UnsupportedError, match="assistant_model and drafter are two ways"):
-        generate(model, PROMPT, drafter=LOOKUP, assistant_model=model)
+        generate(model, PROMPT, drafter=LOOKUP, num_draft_tokens=4, assistant_model=model)
     config = T5Config(vocab_size=97, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
     t5 = T5ForConditionalGeneration(config)
     with pytest.raises(UnsupportedError, match="encoder-decoder"):
-        t5.generate(PROMPT, custom_generate=Speculative(LOOKUP), decoder_start_token_id=0, max_new_tokens=4)
+        t5.generate(
+            PROMPT,
+            custom_generate=Speculative(LOOKUP, num_draft_tokens=4),
+            decoder_start_token_id=0,
+            max_new_tokens=4,
+        )

@@ -47,7 +47,8 @@ def reciter(name: str, text: str) -> NgramModel:
 def recited(target: NgramModel, drafter: DraftModel | TextDraftModel, text: str) -> Generation:
     assert target.tokenizer
     token_ids = target.tokenizer.encode(text)
-    made = generate(target, token_ids[:8], drafter=drafter, max_new_tokens=len(token_ids) - 8)
+    length = len(token_ids) - 8
+    made = generate(target, token_ids[:8], drafter=drafter, num_draft_tokens=4, max_new_tokens=length)
     assert made.token_ids == tuple(token_ids[8:])
     return made
 
@@ -83,7 +84,8 @@ def test_greedy_output_is_plain_output(target_tokenizer: str, draft_tokenizer: s
     prompt = target_side.encode("The quick brown naïve")
     plain = generate(target, prompt, max_new_tokens=40).token_ids
     for drafter in (TextDraftModel(draft), DraftModel(TranslatedModel(draft, target))):
-        assert generate(target, prompt, drafter=drafter, max_new_tokens=40).token_ids == plain
+        drafted = generate(target, prompt, drafter=drafter, num_draft_tokens=4, max_new_tokens=40)
+        assert drafted.token_ids == plain
 
 
 TARGET = TabularModel.random(4, 2, seed=1, tokenizer=byte_pairs("a", "b", "ab", "Ġ"))

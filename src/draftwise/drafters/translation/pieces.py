@@ -74,6 +74,7 @@ class Translation:
     target: Pieces
     draft: Pieces
     leading_ids: Sequence[int]  # the special tokens that the draft model reads before every text
+    ratio: float  # tokens of the draft model that one of the target may take, on average over a text
 
     @classmethod
     def between(cls, target: LanguageModel, model: LanguageModel) -> Self:
@@ -100,16 +101,10 @@ class Translation:
         written |= {own: spelled[end] for own, end in zip(own_ends, ends, strict=False) if end in spelled}
         # What begins a text is no part of it.
         spelled |= dict.fromkeys(target.tokenizer.leading_ids, b"")
-        return cls(
-            Pieces(target.tokenizer, target.vocab_size, spelled),
-            Pieces(model.tokenizer, model.vocab_size, written),
-            model.tokenizer.leading_ids,
-        )
-
-    @property
-    def ratio(self) -> float:
-        """Tokens of the draft model that one of the target may take, on average over a text."""
-        return 2 * max(1.0, self.target.mean_length / self.draft.mean_length)
+        theirs = Pieces(target.tokenizer, target.vocab_size, spelled)
+        own = Pieces(model.tokenizer, model.vocab_size, written)
+        ratio = 2 * max(1.0, theirs.mean_length / own.mean_length)
+        return cls(theirs, own, model.tokenizer.leading_ids, ratio)
 
     def capacity(self, num_tokens: int) -> int:
         """Tokens of the draft model to make room for, for a text of so many tokens of the target."""

@@ -29,10 +29,13 @@ class TextDraftModel:
         self.name = name or f"{model.name} (SLEM)"
         self._drafter = DraftModel(model, self.name, num_draft_tokens)
         self.default_num_draft_tokens = num_draft_tokens
+        self._translated: tuple[LanguageModel, Translation] | None = None  # the last target's
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "TextDraftState":
         """Start drafting; raises TokenizerMismatchError where the target or the model has no tokenizer."""
-        translation = Translation.between(target, self.model)
+        if self._translated is None or self._translated[0] is not target:
+            self._translated = target, Translation.between(target, self.model)
+        translation = self._translated[1]
         drafting = self._drafter.open(self.model, num_sequences, translation.capacity(max_length))
         return TextDraftState(translation, drafting, num_sequences, self.model.eos_token_ids)
 

@@ -40,14 +40,15 @@ class Speculative:
         self,
         drafter: Drafter,
         *,
-        num_draft_tokens: int | Literal["auto"] | None = None,
+        num_draft_tokens: int | Literal["auto"] | None = "auto",
         tokenizer: PreTrainedTokenizerBase | None = None,
         streamer: BaseStreamer | None = None,
     ) -> None:
         self.drafter = drafter
         self.num_draft_tokens = num_draft_tokens
-        self.tokenizer = tokenizer
+        self.tokenizer = None if tokenizer is None else _as_ours(tokenizer)
         self.streamer = streamer
+        self._target: TorchModel | None = None  # the last model
 
     def __call__(
         self,
@@ -61,10 +62,11 @@ class Speculative:
         """What `generate` of transformers calls: decode the rows of `input_ids` `[rows, tokens]`."""
         refuse_what_cannot_be(model, input_ids, logits_processor, generation_config, model_kwargs)
         asked = Asked(logits_processor, stopping_criteria, generation_config)
-        target = TorchModel(model, _tokenizer_of(self.tokenizer))
+        if self._target is None or self._target.model is not model:
+            self._target = TorchModel(model, self.tokenizer)
         rows = [
             Row(
-                target,
+                self._target,
                 self.drafter,
                 self.num_draft_tokens,
                 Place(row, len(input_ids), padded[:count]),
@@ -73,7 +75,7 @@ class Speculative:
                 self.streamer,
             )
             for row, (padded, count) in enumerate(
-                zip(input_ids, num_padding(input_ids, model_kwargs.get("attention_mask")), strict=True)
+                zip(input_ids, num_padding(input_ids, model_kwargs), strict=True)
             )
         ]
         outputs = [row.decode() for row in rows]
@@ -98,7 +100,7 @@ def generate(
     inputs: torch.Tensor | None = None,
     *,
     drafter: Drafter,
-    num_draft_tokens: int | Literal["auto"] | None = None,
+    num_draft_tokens: int | Literal["auto"] | None = "auto",
     tokenizer: PreTrainedTokenizerBase | None = None,
     streamer: BaseStreamer | None = None,
     **kwargs: Any,
@@ -128,9 +130,7 @@ def generate(
     return made
 
 
-def _tokenizer_of(tokenizer: PreTrainedTokenizerBase | None) -> Tokenizer | None:
-    if tokenizer is None:
-        return None
+def _as_ours(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise UnsupportedError(
             f"{type(tokenizer).__name__} has no backend of tokenizers; give a fast tokenizer."

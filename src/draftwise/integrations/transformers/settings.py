@@ -64,7 +64,6 @@ _KNOWN_INPUTS = {
     "cache_position",
     "logits_to_keep",
     "position_ids",
-    "token_type_ids",
     "use_cache",
 }
 
@@ -131,16 +130,22 @@ def _keeps_one(warper: Any) -> bool:
     return getattr(warper, "min_tokens_to_keep", 1) == 1
 
 
-def num_padding(input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> list[int]:
-    """How many tokens on the left of each row are padding."""
-    if attention_mask is None:
-        return [0] * len(input_ids)
-    if bool((attention_mask[:, 1:] < attention_mask[:, :-1]).any()) or not bool(attention_mask[:, -1].all()):
+def num_padding(input_ids: torch.Tensor, model_kwargs: dict[str, Any]) -> list[int]:
+    """How many tokens on the left of each row are padding.
+
+    Raises UnsupportedError for a mask that hides others and for positions that do not count those seen.
+    """
+    seen = model_kwargs.get("attention_mask")
+    seen = torch.ones_like(input_ids) if seen is None else seen
+    if bool((seen[:, 1:] < seen[:, :-1]).any()) or not bool(seen[:, -1].all()):
         raise UnsupportedError(
             "attention_mask hides tokens after the first that is seen; pad on the left alone "
             "(padding_side='left')."
         )
-    return [int(count) for count in (attention_mask == 0).sum(-1)]
+    positions = model_kwargs.get("position_ids")
+    if positions is not None and not bool(((positions == seen.cumsum(-1) - 1) | (seen == 0)).all()):
+        raise UnsupportedError("position_ids do not count the tokens from 0; leave them out.")
+    return [int(count) for count in (seen == 0).sum(-1)]
 
 
 def refuse_what_cannot_be(
