@@ -288,6 +288,7 @@ def test_groups_and_single_sequences_go_together() -> None:
 def test_a_removed_row_is_free_and_forgotten() -> None:
     with Batch(TARGET, 2, 50, drafter=PromptLookup(), **OWN) as batch:
         assert batch.is_idle
+        assert (batch.add(), batch.step()) == ((), [])
         first, second = (batch.add(Request([1, 2], max_new_tokens=9).sequence(TARGET))[0] for _ in range(2))
         assert (first, second, batch.free_rows) == (0, 1, ())
         batch.step()

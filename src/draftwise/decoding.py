@@ -238,10 +238,9 @@ class Batch:
     def _join(self, group: list[tuple[int, Sequence]]) -> list[Step]:
         """Make rows ready for those of a group that were not removed, and read what several share."""
         rows = [row for row, sequence in group if self._rows[row] is sequence]
-        _, sequence = group[0]
         for row in rows:
             self._controller.begin(row, self._rows[row])
-        return begin(self._cache, self._drafting, rows, sequence) if rows else []
+        return begin(self._cache, self._drafting, rows, self._rows[rows[0]]) if rows else []
 
 
 def _adaptive(
