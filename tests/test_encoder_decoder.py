@@ -201,7 +201,11 @@ def test_what_the_generation_config_bans_is_left_out_as_in_transformers(drafter:
         "lookup": PromptLookup(),
     }
     generation = generate(
-        EncoderDecoderModel(model), SOURCES[0], drafter=drafters[drafter], max_new_tokens=MAX_NEW_TOKENS
+        EncoderDecoderModel(model),
+        SOURCES[0],
+        drafter=drafters[drafter],
+        max_new_tokens=MAX_NEW_TOKENS,
+        num_draft_tokens=3,
     )
     assert generation.token_ids == expected
     assert generation.num_prompt_tokens == 2
@@ -257,13 +261,19 @@ def test_how_many_tokens_pay_can_be_measured(monkeypatch: pytest.MonkeyPatch) ->
     for drafter in (PromptLookup(), DraftModel(EncoderDecoderModel(bart(seed=1)))):
         curves = timing.draft_times(drafter, target, budget=0, clock=perf_counter, progress=lambda *_: None)
         assert curves[8].keys() == {1, 2, 4, 8}
+        generation = generate(target, SOURCES[0], drafter=drafter, max_new_tokens=9, num_draft_tokens="auto")
+        assert generation.token_ids == greedy_search(target.model, SOURCES[0], 9)
 
 
 def test_what_does_not_go_together_is_refused_by_name() -> None:
     target = EncoderDecoderModel(bart(), name="the target")
     with pytest.raises(UnsupportedError, match=r"the target.*cannot draft for the llama"):
         generate(
-            TorchModel(tiny.llama(), name="the llama"), [1, 2], drafter=DraftModel(target), max_new_tokens=5
+            TorchModel(tiny.llama(), name="the llama"),
+            [1, 2],
+            drafter=DraftModel(target),
+            max_new_tokens=5,
+            num_draft_tokens=3,
         )
     with pytest.raises(UnsupportedError, match=r"the target.*beam search"):
         beam_search(target, [1, 2], num_beams=2, max_new_tokens=5)

@@ -6,11 +6,12 @@ from transformers import PreTrainedModel
 
 from draftwise.drafters.translation.model import TranslatedModel
 from draftwise.models.tabular import TabularModel
-from draftwise.models.torch import EncoderDecoderModel, TorchModel
+from draftwise.models.torch import EncoderDecoderModel, RecurrentModel, TorchModel
 from tests.fakes import byte_pairs
 from tests.models import tiny
 from tests.models.conformance import Backend, LanguageModelConformance
 from tests.models.tiny import one_thread  # noqa: F401
+from tests.models.tiny_recurrent import RECURRENT
 from tests.models.tiny_seq2seq import ENCODER_DECODERS, SOURCES
 
 
@@ -27,6 +28,13 @@ def translated() -> TranslatedModel:
     model = TabularModel.random(6, 3, seed=0, tokenizer=byte_pairs("c", "b", "a", "cc", "ba", "Ġ"))
     target = TabularModel.random(5, tokenizer=byte_pairs("a", "b", "ab", "d", "Ġ"))
     return TranslatedModel(model, target)
+
+
+def _torch_recurrent(architecture: str, tolerance: float) -> Backend:
+    def make() -> RecurrentModel:
+        return RecurrentModel(RECURRENT[architecture]())
+
+    return Backend(f"torch-{architecture}", make, tolerance, has_trees=False)
 
 
 def _torch_seq2seq(architecture: str, dtype: torch.dtype, tolerance: float) -> Backend:
@@ -48,6 +56,8 @@ BACKENDS = [
     _torch("llama4", torch.float32, 3e-5),
     _torch_seq2seq("bart", torch.float64, 1e-11),
     _torch_seq2seq("t5-gated", torch.float32, 3e-4),
+    _torch_recurrent("mamba2", 1e-4),
+    _torch_recurrent("qwen3_next", 1e-4),
 ]
 
 

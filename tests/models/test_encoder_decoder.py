@@ -115,7 +115,7 @@ def test_only_the_logits_asked_for_are_computed() -> None:
         hook = head.register_forward_hook(lambda *call: computed.append(call[-1].numel() // tiny.VOCAB_SIZE))
         state.forward([TEXT[:20], TEXT[:9]], [1, 4])
         hook.remove()
-    assert computed == [5]
+    assert sum(computed) == 5
 
 
 @pytest.mark.parametrize("option", ["suppress_tokens", "bad_words_ids", "begin_suppress_tokens"])
@@ -254,7 +254,9 @@ def test_a_multilingual_whisper_is_told_what_it_hears() -> None:
             use_cache=False,
             max_new_tokens=12,
         )
-        generation = generate(target, SOUNDS[0], drafter=DraftModel(target), max_new_tokens=12)
+        generation = generate(
+            target, SOUNDS[0], drafter=DraftModel(target), max_new_tokens=12, num_draft_tokens=3
+        )
         assert list(generation.token_ids) == expected[0].tolist()
         assert generation.num_prompt_tokens == 4
     for wrong in ("french", "klingon"):

@@ -277,7 +277,7 @@ def test_an_encoder_decoder_runs_on_torch(
         encoded["input_ids"], do_sample=False, use_cache=False, max_new_tokens=20
     )
     for drafter in (DraftModel(load(folder, engine="torch")), InputCopy()):
-        generation = generate(target, PROMPT, drafter=drafter, max_new_tokens=20)
+        generation = generate(target, PROMPT, drafter=drafter, max_new_tokens=20, num_draft_tokens=3)
         assert list(generation.token_ids) == output[0, 1:].tolist()
         assert generation.text == target.tokenizer.decode(generation.token_ids)  # type: ignore[union-attr]
 
@@ -300,7 +300,7 @@ def test_an_encoder_decoder_with_another_tokenizer_cannot_draft(tmp_path: Path) 
     save_tokenizer(byte_level(["other words"] * 9), save_encoder_decoder(tmp_path / "draft"))
     draft = load(tmp_path / "draft", engine="torch")
     with pytest.raises(TokenizerMismatchError, match=r"draft.*cannot draft for.*target"):
-        generate(target, PROMPT, drafter=DraftModel(draft), max_new_tokens=5)
+        generate(target, PROMPT, drafter=DraftModel(draft), max_new_tokens=5, num_draft_tokens=3)
 
 
 def test_bars_are_drawn_on_a_terminal_only(

@@ -11,9 +11,10 @@ import torch
 from transformers import LlamaForCausalLM, dynamic_module_utils
 
 from draftwise.errors import ModelError, OptionError
-from draftwise.models.torch import load_torch
+from draftwise.models.torch import RecurrentModel, load_torch
 from draftwise.models.torch.loading import choose_device, choose_dtype
 from tests.models.tiny import one_thread  # noqa: F401
+from tests.models.tiny_recurrent import RECURRENT
 from tests.tiny_folders import save_gguf, save_llama, tiny_llama
 
 TEXT = list(range(20, 50))
@@ -45,6 +46,16 @@ def test_a_gguf_file_gives_the_same_model(folder: Path, gguf_file: Path) -> None
         for source in (folder, gguf_file)
     ]
     np.testing.assert_allclose(logits[0], logits[1], atol=1e-5)
+
+
+def test_a_recurrent_model(tmp_path: Path) -> None:
+    made = RECURRENT["lfm2"]()
+    made.save_pretrained(tmp_path)
+    model = load_torch(tmp_path, device="cpu")
+    assert isinstance(model, RecurrentModel)
+    with torch.inference_mode():
+        expected = made(torch.tensor([TEXT])).logits[0].numpy()
+    np.testing.assert_allclose(model.open(1, 50).forward([TEXT], [30])[0], expected, atol=1e-5)
 
 
 def test_the_usual_dtype_of_a_device() -> None:

@@ -106,7 +106,7 @@ class Counting(TabularModel):
             token_ids: Sequence[Sequence[int]], num_logits: Sequence[int], parents: object = None
         ) -> list[Logits]:
             self.widths += (sum(map(len, token_ids)),)
-            assert num_logits == [self.widths[-1]] or self.widths[-1] in (64, 512)
+            assert num_logits == [self.widths[-1]] or self.widths[-1] in (63, 511)
             return forward(token_ids, num_logits)
 
         state.forward = counted  # type: ignore[method-assign]
@@ -114,8 +114,8 @@ class Counting(TabularModel):
 
 
 def test_steps_are_those_of_the_loop(clock: SimulatedClock) -> None:
-    """Both contexts are read, and then every width is fed after each, all of it scored, round by round."""
+    """Both contexts are read, the last token alone; then every width is fed after each, round by round."""
     model = Counting(TabularModel.random(50).table)
     pass_times(model, budget=0, clock=clock, progress=silent)
-    assert model.widths[:2] == (64, 512)
-    assert model.widths[2:] == (*WIDTHS, *WIDTHS) * (MIN_ROUNDS + 1)
+    assert model.widths[:4] == (63, 1, 511, 1)
+    assert model.widths[4:] == (*WIDTHS, *WIDTHS) * (MIN_ROUNDS + 1)

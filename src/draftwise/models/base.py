@@ -66,6 +66,11 @@ class Encoder(Protocol):
         ...
 
 
+def example_of(model: "LanguageModel") -> Source | None:
+    """What an encoder reads while a model is measured; None for a model without one."""
+    return model.encoder.example if model.encoder else None
+
+
 class ModelState(Protocol):
     """The caches of several independent sequences (rows), each with its own length."""
 

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
-from draftwise.models.base import LanguageModel
+from draftwise.models.base import LanguageModel, example_of
 from draftwise.models.cache import cache_folder
 from draftwise.models.machine import processor
 from draftwise.planning.timing import Clock, Curves, Timing, draft_times, pass_times
@@ -155,6 +155,7 @@ def _content(model: LanguageModel) -> str:
     length = min(8, model.max_length)
     token_ids = [7919 * (position + 1) % model.vocab_size for position in range(length)]
     with closing(model.open(1, length)) as state:
+        state.begin(0, example_of(model))
         logits = state.forward([token_ids], [length])[0]
     return f"{crc32(logits.tobytes()):08x}"
 

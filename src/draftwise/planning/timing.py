@@ -17,7 +17,7 @@ from draftwise.control.base import Limit
 from draftwise.control.fixed import Fixed
 from draftwise.decoding import begin, step
 from draftwise.drafters.base import Drafter
-from draftwise.models.base import LanguageModel, Tap
+from draftwise.models.base import LanguageModel, Tap, example_of
 from draftwise.progress import Progress
 from draftwise.randomness import Randomness, Streams
 from draftwise.sampling import Sampler, SamplingParams
@@ -151,14 +151,16 @@ class _Loop:
         self._cache = self._opened.enter_context(closing(cache))
         self._rewind()
         begin(self._cache, self._drafting, [0], self._row)
+        if self._rewinds:  # in a pass of its own, after which a recurrent state can be had again
+            self._cache.forward([self._prompt[:-1]], [0])
         step(self._cache, self._drafting, Fixed(0), [self._row])
 
     def _rewind(self) -> None:
         stop = StopConditions(self._room)
         tokenizer = self._target.tokenizer
         sampler = Sampler.start(self._sampling, self._prompt, self._target)
-        source = self._target.encoder.example if self._target.encoder else None
-        self._row = Row(self._prompt, stop, sampler, Streams.seeded(0), tokenizer, source=source)
+        streams, source = Streams.seeded(0), example_of(self._target)
+        self._row = Row(self._prompt, stop, sampler, streams, tokenizer, source=source)
         self._cache.keep(0, min(self._cache.lengths[0], len(self._prompt) - 1))
 
     def run(self, num_draft_tokens: int) -> Seconds:

@@ -44,17 +44,25 @@ def longest_text(config: PreTrainedConfig) -> int:
     return int(min([getattr(config, "max_position_embeddings", UNLIMITED), *turning]))
 
 
+def is_recurrent(model: PreTrainedModel) -> bool:
+    """Whether some of a decoder's layers keep a state that is not keys and values of single tokens."""
+    kinds = _recurrent_kinds(model.config.get_text_config(decoder=True))
+    return bool(kinds) or model._is_stateful
+
+
+def _recurrent_kinds(config: PreTrainedConfig) -> list[str]:
+    return sorted(_layer_sizes(config).keys() - _HORIZONS.keys())
+
+
 def refuse_unsupported(model: PreTrainedModel, name: str) -> None:
     """Raise UnsupportedError unless the cache can go back and each token's position and mask can be given."""
     config = model.config.get_text_config(decoder=True)
     if model.config.is_encoder_decoder:
         raise UnsupportedError(f"{name} is an encoder-decoder model; open it as an EncoderDecoderModel.")
-    recurrent = sorted(_layer_sizes(config).keys() - _HORIZONS.keys())
-    if recurrent or model._is_stateful:
-        kinds = ", ".join(recurrent) or model.config.model_type
+    if is_recurrent(model):
+        kinds = ", ".join(_recurrent_kinds(config)) or model.config.model_type
         raise UnsupportedError(
-            f"{name} keeps a state ({kinds}) that cannot go back over rejected tokens; give a model whose "
-            "layers are all attention."
+            f"{name} keeps a state ({kinds}) that holds no single tokens; open it as a RecurrentModel."
         )
     missing = {"cache", "position_ids", "logits_to_keep"} - inspect.signature(model.forward).parameters.keys()
     if missing or not model._supports_attention_backend:

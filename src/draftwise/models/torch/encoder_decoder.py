@@ -9,9 +9,10 @@ from transformers import PreTrainedModel
 
 from draftwise.errors import OptionError, UnsupportedError
 from draftwise.models.torch.architecture import refuse_attention
+from draftwise.models.torch.base import on_host
 from draftwise.models.torch.cache import Window
 from draftwise.models.torch.encoders import SoundEncoder, TextEncoder, encoder_of, generation_option
-from draftwise.models.torch.engine import TorchModel, TorchState, on_host
+from draftwise.models.torch.engine import TorchModel, TorchState
 from draftwise.models.torch.feed import Piece
 from draftwise.models.torch.hearing import Hearing
 from draftwise.models.torch.mask import as_taken, attention_masks

@@ -9,7 +9,8 @@ from transformers import PreTrainedModel
 
 from draftwise.errors import OptionError
 from draftwise.models.base import Encoder, Tap
-from draftwise.models.torch.architecture import horizons, longest_text, refuse_unsupported
+from draftwise.models.torch.architecture import horizons, refuse_unsupported
+from draftwise.models.torch.base import TransformersModel, on_host
 from draftwise.models.torch.cache import RowCache, Window
 from draftwise.models.torch.feed import VIEW_STEP, Feed, Piece, cut
 from draftwise.models.torch.hearing import Hearing, decoder_and_layers
@@ -22,27 +23,19 @@ from draftwise.types import Logits, Source
 PIECE_WIDTH = 512
 
 
-class TorchModel:
+class TorchModel(TransformersModel):
     """A decoder-only transformers model as the target or a draft model.
 
-    It runs on the device and in the dtype that it has, in evaluation mode. Raises UnsupportedError, naming
-    the model, where its cache cannot go back or where the position and mask of a token cannot be given.
+    Raises UnsupportedError, naming the model, where its cache cannot go back or where the position and mask
+    of a token cannot be given.
     """
 
-    width_invariant = False  # matrix products of different widths round differently
     scores_trees = True
     encoder: Encoder | None = None
 
     def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer | None = None, name: str = "") -> None:
-        self.name = name or model.config.name_or_path or type(model).__name__
-        self.refuse_unsupported(model)
-        self.model = model.eval()
-        self.tokenizer = tokenizer
+        super().__init__(model, tokenizer, name)
         config = model.config.get_text_config(decoder=True)
-        self.vocab_size: int = config.vocab_size
-        self.max_length = longest_text(config)
-        eos = model.generation_config.eos_token_id if model.generation_config else config.eos_token_id
-        self.eos_token_ids = frozenset([eos] if isinstance(eos, int) else eos or ())
         self._horizons = horizons(config)
         # Eager attention adds its mask to the scores; the fused one is fastest with booleans.
         self._additive = model.dtype if config._attn_implementation == "eager" else None
@@ -50,16 +43,6 @@ class TorchModel:
     def refuse_unsupported(self, model: PreTrainedModel) -> None:
         """Raise UnsupportedError for a model that this class cannot run."""
         refuse_unsupported(model, self.name)
-
-    @property
-    def weight_bytes(self) -> int:
-        return sum(weights.numel() * weights.element_size() for weights in self.model.parameters())
-
-    @property
-    def runs_on(self) -> str:
-        """Library, dtype, device and threads: what the time of a pass depends on."""
-        dtype = str(self.model.dtype).removeprefix("torch.")
-        return f"torch {torch.__version__}, {dtype}, {self.model.device}, {torch.get_num_threads()} threads"
 
     def open(
         self, num_sequences: int, max_length: int, *, width_invariant: bool = True, taps: Sequence[Tap] = ()
@@ -124,12 +107,6 @@ class TorchModel:
             logits_to_keep=torch.as_tensor(piece.wanted, device=device),
         ).logits
         return on_host(logits)
-
-
-def on_host(logits: torch.Tensor) -> Logits:
-    """Logits as numpy, in float32 or wider."""
-    array: Logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).cpu().numpy()
-    return array
 
 
 class TorchState:

@@ -15,8 +15,10 @@ from transformers import (
 )
 
 from draftwise.errors import ModelError, OptionError
+from draftwise.models.torch.architecture import is_recurrent
 from draftwise.models.torch.encoder_decoder import EncoderDecoderModel
 from draftwise.models.torch.engine import TorchModel
+from draftwise.models.torch.recurrent import RecurrentModel
 from draftwise.tokenizer import Tokenizer
 
 DTYPES: Mapping[str, torch.dtype] = {
@@ -35,7 +37,7 @@ def load_torch(
     trust_remote_code: bool = False,
     threads: int | None = None,
     tokenizer: Tokenizer | None = None,
-) -> TorchModel:
+) -> TorchModel | RecurrentModel:
     """Load a model from a transformers folder, a hub id or a GGUF file, whose weights are dequantised.
 
     It is an EncoderDecoderModel where its config says so.
@@ -72,7 +74,8 @@ def load_torch(
         ) from error
     model = model.to(target_device)
     if not model.config.is_encoder_decoder:
-        return TorchModel(model, tokenizer, str(source))
+        kind = RecurrentModel if is_recurrent(model) else TorchModel
+        return kind(model, tokenizer, str(source))
     extractor = None if model.main_input_name == "input_ids" else _feature_extractor(source)
     return EncoderDecoderModel(model, tokenizer, str(source), extractor)
 
