@@ -2,12 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 from unittest.mock import patch
 
 import pytest
 
 from draftwise import decoding
+from draftwise.models.base import LanguageModel
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
 from draftwise.sampling import SamplingParams, adjusted_probs
@@ -89,7 +91,7 @@ def law_of_steps(target: TabularModel, prompt: Tokens, num_tokens: int, **option
 
 
 def law_of_target(
-    model: TabularModel,
+    model: LanguageModel,
     prompt: Tokens,
     num_tokens: int,
     sampling: SamplingParams,
@@ -116,9 +118,11 @@ def distance(one: Law, other: Law) -> float:
 
 
 def _next_probs(
-    model: TabularModel,
+    model: LanguageModel,
     tokens: Tokens,
     sampling: SamplingParams,
     control: Callable[[Tokens, Logits], Logits],
 ) -> Probs:
-    return adjusted_probs(control(tokens, model.logits_after(tokens).copy()), sampling)
+    with closing(model.open(1, len(tokens))) as state:
+        (logits,) = state.forward([tokens], [1])
+    return adjusted_probs(control(tokens, logits[0].copy()), sampling)

@@ -1,133 +1,24 @@
-"""What the suite for drafters runs on. A new drafter joins it with one line in DRAFTERS."""
+"""Drives a drafter as the loop does, beside a target that reads what was drafted and emitted."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
 
 from draftwise.control.base import Limit, UpTo
-from draftwise.drafters.base import Drafter, DraftState
-from draftwise.drafters.corpus import Corpus
-from draftwise.drafters.draft_model import DraftModel
-from draftwise.drafters.growth import DynamicTree, StaticTree
-from draftwise.drafters.input_copy import InputCopy
-from draftwise.drafters.ngram import NgramModel
-from draftwise.drafters.none import NoDrafter
-from draftwise.drafters.online_ngram import OnlineNgramModel
-from draftwise.drafters.prompt_lookup import PromptLookup
-from draftwise.drafters.recycling import TokenRecycling
-from draftwise.drafters.several import Several
-from draftwise.drafters.suffix import Suffix
-from draftwise.drafters.translation.model import TranslatedModel
-from draftwise.drafters.translation.text import TextDraftModel
-from draftwise.drafters.tree import TreeDraftModel
+from draftwise.drafters.base import DraftState
 from draftwise.models.base import LanguageModel
-from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness, Streams
 from draftwise.sampling import Sampler, SamplingParams
-from draftwise.types import Draft, Logits, Seconds, Step
-from tests.fakes import byte_pairs
-
-VOCAB_SIZE = 4
-# The last two are the bytes of é.
-TOKENIZER = byte_pairs("a", "b", "ab", "Ġ", "Ã", "©")
-# Targets whose vocabulary is as wide as the draft models', narrower and wider.
-TARGETS = [
-    TabularModel.random(vocab_size, order=2, seed=1, scale=1.5, tokenizer=TOKENIZER)
-    for vocab_size in (VOCAB_SIZE, 3, 6)
-]
-TARGET = TARGETS[0]
+from draftwise.types import Draft, Seconds, Source, Step
+from tests.drafters.case import Case
 
 SAMPLINGS = [
     SamplingParams(),
     SamplingParams(temperature=1.0),
     SamplingParams(temperature=0.7, top_k=3),
     SamplingParams(temperature=1.3, top_p=0.8, min_p=0.05),
-]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A drafter to test. `model`: what it samples from; None for a deterministic drafter."""
-
-    name: str
-    drafter: Drafter
-    model: LanguageModel | None = None
-
-    @property
-    def in_float64(self) -> bool:
-        """Whether its distributions are exact enough to be enumerated."""
-        return not isinstance(self.model, NgramModel | OnlineNgramModel)
-
-
-def draft_model(name: str, model: LanguageModel, drafter: Drafter | None = None) -> Case:
-    return Case(name, DraftModel(model, drafter=drafter), model)
-
-
-TABLE = TabularModel.random(VOCAB_SIZE, order=2, seed=2)
-# Some tokens are the target's with other ids, one is several of its tokens, and some it lacks.
-FOREIGN = TabularModel.random(6, order=2, seed=4, tokenizer=byte_pairs("ba", "a", "Ġ", "c", "b", "Ã"))
-TRANSLATED = TranslatedModel(FOREIGN, TARGETS[2])
-CORPUS = np.random.default_rng(3).integers(VOCAB_SIZE, size=(4, 30)).tolist()
-
-RECYCLING, RECYCLING_TREE = (
-    TokenRecycling(num_candidates=2, learn=False, branching=branching) for branching in (1, 2)
-)
-for drafter in (RECYCLING, RECYCLING_TREE):
-    drafter.candidates.update({0: (1, 2), 1: (2, 0), 2: (2, 1)})
-
-DRAFTERS = [
-    Case("none", NoDrafter()),
-    Case("prompt-lookup", PromptLookup()),
-    Case("long-prompt-lookup", PromptLookup(draft_lengths=[(1, 5)])),
-    draft_model("draft-model", TABLE),
-    draft_model("draft-model-of-short-context", TabularModel(TABLE.table, max_length=13)),
-    draft_model("the-target-itself", TARGET),
-    draft_model("unigram", NgramModel.count(CORPUS, VOCAB_SIZE, order=1)),
-    draft_model("bigram", NgramModel.count(CORPUS, VOCAB_SIZE, order=2)),
-    draft_model("4-gram", NgramModel.count(CORPUS, VOCAB_SIZE, order=4)),
-    Case("dynamic-tree", TreeDraftModel(TABLE)),
-    Case("small-dynamic-tree", TreeDraftModel(TABLE, DynamicTree(5, width=2, depth=3))),
-    Case("static-tree", TreeDraftModel(TABLE, StaticTree.branching(2, 2))),
-    Case(
-        "static-tree-of-short-context",
-        TreeDraftModel(TabularModel(TABLE.table, max_length=13), StaticTree.branching(2, 1, 1)),
-    ),
-    Case("drawn-tree", TreeDraftModel(TABLE, StaticTree.branching(2, 2), sampled=True), TABLE),
-    draft_model("online-unigram", OnlineNgramModel(VOCAB_SIZE, order=1)),
-    draft_model("online-3-gram", OnlineNgramModel(VOCAB_SIZE, order=3)),
-    draft_model(
-        "online-3-gram-over-bigram",
-        OnlineNgramModel(VOCAB_SIZE, order=3, prior=NgramModel.count(CORPUS, VOCAB_SIZE, order=2)),
-    ),
-    draft_model("draft-model-with-lookup", TABLE, PromptLookup()),
-    draft_model("draft-model-with-draft-model", TABLE, DraftModel(TARGET, num_draft_tokens=3)),
-    draft_model(
-        "draft-models-and-lookup", TABLE, DraftModel(TARGETS[2], num_draft_tokens=3, drafter=PromptLookup())
-    ),
-    draft_model(
-        "draft-model-of-short-context-with-lookup",
-        TabularModel(TABLE.table, max_length=13),
-        PromptLookup(draft_lengths=[(1, 5)]),
-    ),
-    Case("suffix", Suffix()),
-    Case("suffix-with-corpus", Suffix(Corpus.of(CORPUS, 100), learn=False)),
-    Case("suffix-tree", Suffix(Corpus.of(CORPUS, 100), learn=False, branching=3)),
-    Case("copy", InputCopy()),
-    Case("copy-of-a-source", InputCopy([0, 1, 3, 1, 2, 0, 5, 2])),
-    Case("recycling", RECYCLING),
-    Case("recycling-tree", RECYCLING_TREE),
-    draft_model("translated", TRANSLATED),
-    draft_model(
-        "translated-of-short-context",
-        TranslatedModel(TabularModel(FOREIGN.table, max_length=13, tokenizer=FOREIGN.tokenizer), TARGETS[2]),
-    ),
-    Case("translated-tree", TreeDraftModel(TRANSLATED, StaticTree.branching(2, 2), sampled=True), TRANSLATED),
-    Case("text", TextDraftModel(FOREIGN)),
-    Case("several", Several([NoDrafter(), DraftModel(TABLE), PromptLookup()]), TABLE),
 ]
 
 
@@ -227,6 +118,103 @@ def drafting(seed: int) -> Randomness:
     return Streams.seeded(seed).drafting
 
 
+class BesideTarget:
+    """A drafter's state whose target reads each context, all but its last token, before a draft is asked for.
+
+    What follows a context is taken for what became of its draft: the tokens that agree were accepted.
+    """
+
+    def __init__(self, case: Case, target: LanguageModel, num_sequences: int, max_length: int) -> None:
+        self._state = case.make(target).open(target, num_sequences, max_length)
+        self.taps = self._state.taps
+        self._cache = target.open(num_sequences, max_length, taps=self.taps)
+        self._drafts = [Draft()] * num_sequences
+        self._texts: list[list[int]] = [[] for _ in range(num_sequences)]
+        for row in range(num_sequences):
+            self.begin(row, None)
+
+    def begin(self, row: int, source: Source | None) -> None:
+        self._cache.begin(row, source)
+        self._state.begin(row, source)
+        self._drafts[row], self._texts[row] = Draft(), []
+
+    def _read(self, row: int, context: Sequence[int]) -> None:
+        draft, text = self._drafts[row], self._texts[row]
+        if draft and len(text) < len(context):
+            self._drafts[row] = Draft()
+            path = accepted(draft, context[len(text) : -1])
+            emitted = context[len(text) : len(text) + len(path) + 1]
+            self._pass(row, text[self._cache.lengths[row] :], draft, path, emitted)
+        if len(context) == 1:  # nothing is to be read before a draft
+            text[:] = context
+        elif len(text) < len(context):
+            self._pass(row, context[self._cache.lengths[row] : -1], Draft(), (), context[len(text) :])
+
+    def _pass(
+        self, row: int, tokens: Sequence[int], draft: Draft, path: tuple[int, ...], emitted: Sequence[int]
+    ) -> None:
+        """One pass over text and a draft, and a step that says what became of it.
+
+        It says nothing of the logits, from which drafters may learn: then a draft would depend on the past.
+        """
+        feeds: list[list[int]] = [[] for _ in self._texts]
+        parents: list[list[int] | None] = [None for _ in self._texts]
+        feeds[row], parents[row] = [*tokens, *draft.token_ids], draft.parents_after(len(tokens))
+        held = self._cache.lengths[row] + len(tokens)
+        wanted = [len(draft) + 1 if feed else 0 for feed in feeds]
+        self._cache.forward(feeds, wanted, parents)
+        self._cache.keep_path(row, held, [held + index for index in path])
+        self._texts[row] += emitted
+        self._state.observe(
+            Step(
+                row,
+                draft.token_ids,
+                len(path),
+                tuple(emitted),
+                ("",) * len(emitted),
+                len(feeds[row]),
+                Seconds(),
+                parents=draft.parents,
+                path=path,
+            )
+        )
+
+    def confidence(self, row: int, context: Sequence[int]) -> float | None:
+        self._read(row, context)
+        return self._state.confidence(row, context)
+
+    def propose(
+        self,
+        contexts: Sequence[Sequence[int]],
+        limits: Sequence[Limit],
+        samplers: Sequence[Sampler],
+        randomness: Sequence[Randomness],
+    ) -> list[Draft]:
+        for row, context in enumerate(contexts):
+            self._read(row, context)
+        self._drafts = self._state.propose(contexts, limits, samplers, randomness)
+        return self._drafts.copy()
+
+    def observe(self, step: Step) -> None:
+        raise AssertionError("the state sees what became of a draft when the next one is asked for")
+
+    def close(self) -> None:
+        self._state.close()
+        self._cache.close()
+
+
+def accepted(draft: Draft, tokens: Sequence[int]) -> tuple[int, ...]:
+    """The longest path of a draft that agrees with what followed."""
+    children, path = draft.children(), list[int]()
+    for token_id in tokens:
+        below = children[path[-1] + 1 if path else 0]
+        agreeing = next((child for child in below if draft.token_ids[child] == token_id), None)
+        if agreeing is None:
+            break
+        path.append(agreeing)
+    return tuple(path)
+
+
 def play(state: DraftState, rows: Sequence[Row]) -> Iterator[list[Asked]]:
     """Drive rows through their turns as the loop does; a row whose turns are over is a finished one."""
     contexts = [list(row.prompt) for row in rows]
@@ -241,22 +229,18 @@ def play(state: DraftState, rows: Sequence[Row]) -> Iterator[list[Asked]]:
         )
         for index, row in enumerate(rows):
             if active[index]:
-                turn, drafted = row.turns[number], asked[index].draft.token_ids
-                num_accepted = min(turn.num_accepted, len(drafted))
-                emitted = (*drafted[:num_accepted], *turn.then)
-                contexts[index].extend(emitted)
-                pieces = ("",) * len(emitted)
-                num_fed = len(drafted) + 1
-                state.observe(Step(index, drafted, num_accepted, emitted, pieces, num_fed, Seconds()))
+                turn = row.turns[number]
+                contexts[index] += first_path(asked[index].draft)[: turn.num_accepted]
+                contexts[index] += turn.then
         yield asked
 
 
-def assert_same_draft(one: Draft, other: Draft) -> None:
-    assert one.token_ids == other.token_ids
-    assert one.parents == other.parents
-    assert (one.probs is None) == (other.probs is None)
-    for row, other_row in zip(one.probs or (), other.probs or (), strict=True):
-        assert_array_equal(row, other_row)
+def first_path(draft: Draft) -> list[int]:
+    """The tokens of a chain, or of the path of a tree that takes the first child each time."""
+    children, path = draft.children(), list[int]()
+    while below := children[path[-1] + 1 if path else 0]:
+        path.append(below[0])
+    return [draft.token_ids[index] for index in path]
 
 
 def rows(vocab_size: int) -> st.SearchStrategy[Row]:
@@ -278,8 +262,8 @@ def rows(vocab_size: int) -> st.SearchStrategy[Row]:
 
 
 @st.composite
-def target_and_rows(draw: Any, max_rows: int = 1) -> tuple[TabularModel, list[Row]]:
-    target = draw(st.sampled_from(TARGETS))
+def target_and_rows(draw: Any, case: Case, max_rows: int = 1) -> tuple[LanguageModel, list[Row]]:
+    target = draw(st.sampled_from(case.targets))
     return target, draw(st.lists(rows(target.vocab_size), min_size=1, max_size=max_rows))
 
 
@@ -291,17 +275,10 @@ def open_for(
     prompt: Sequence[int] | None = None,
 ) -> DraftState:
     """A new state, which has seen the prompt of its one row if that is given."""
-    state = case.drafter.open(target, num_sequences, max_length)
+    state = BesideTarget(case, target, num_sequences, max_length)
     if prompt is not None:
         ask_one(state, prompt, 0, SamplingParams())
     return state
-
-
-def next_logits(model: LanguageModel, target: LanguageModel, tokens: Sequence[int]) -> Logits:
-    """Logits after `tokens` from a pass over all of them, cut to the vocabulary that the target shares."""
-    known = [min(token_id, model.vocab_size - 1) for token_id in tokens]
-    (logits,) = model.open(1, len(tokens)).forward([known], [1])
-    return logits[-1, : target.vocab_size]
 
 
 def path_and_siblings(draft: Draft, index: int) -> tuple[list[int], list[int]]:

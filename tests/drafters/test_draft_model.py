@@ -17,7 +17,9 @@ from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler, SamplingParams
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Draft, Logits
-from tests.drafters.conformance import TARGET, ask, ask_one, assert_same_draft
+from tests.drafters.case import assert_same_draft
+from tests.drafters.cases import TARGET
+from tests.drafters.conformance import ask, ask_one
 from tests.fakes import RowDrafter
 
 GREEDY = SamplingParams()

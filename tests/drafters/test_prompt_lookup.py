@@ -10,7 +10,7 @@ from draftwise.drafters.prompt_lookup import PromptLookup, PromptLookupState
 from draftwise.errors import OptionError
 from draftwise.randomness import Streams
 from draftwise.sampling import Sampler, SamplingParams
-from tests.drafters.conformance import TARGET
+from tests.drafters.cases import TARGET
 
 STAIRCASE = ((1, 1), (2, 3), (4, 5), (6, 7), (10, 11))
 

@@ -16,7 +16,9 @@ from draftwise.models.base import LanguageModel
 from draftwise.models.tabular import TabularModel
 from draftwise.sampling import Sampler, SamplingParams
 from draftwise.types import Draft
-from tests.drafters.conformance import TARGET, assert_same_draft, drafting
+from tests.drafters.case import assert_same_draft
+from tests.drafters.cases import TARGET
+from tests.drafters.conformance import drafting
 from tests.enumeration import distance, law_of_generate, law_of_target
 
 SAMPLED = SamplingParams(temperature=1.0)

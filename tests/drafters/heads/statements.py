@@ -1,12 +1,13 @@
 """The equations of the papers in plain PyTorch, over whole texts and with no cache."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.functional import relu, silu
 from transformers import PreTrainedModel
 
+from tests.drafters.heads import published
 from tests.drafters.heads.published import HEAD_WIDTH, NUM_HEADS, NUM_KEY_VALUE_HEADS
 
 Weights = Mapping[str, Tensor]
@@ -126,3 +127,47 @@ def dflash(
         block = block + mlp(layer, block)
     logits: Tensor = normed(block, w["norm.weight"])[1:] @ model.lm_head.weight.T
     return logits
+
+
+def hidden_states(model: PreTrainedModel, tokens: Sequence[int]) -> list[Tensor]:
+    with torch.inference_mode():
+        output = model(torch.tensor([list(tokens)]), output_hidden_states=True, use_cache=False)
+    return [hidden[0] for hidden in output.hidden_states]
+
+
+def stated_logits(
+    method: str,
+    weights: Weights,
+    model: PreTrainedModel,
+    context: Sequence[int],
+    drafted: Sequence[int],
+) -> Tensor:
+    """What a head has to say at each position of a draft that follows `context`, from scratch."""
+    hidden = hidden_states(model, context[:-1])  # the target has not read the last token
+    if method == "medusa":
+        return medusa(weights, hidden[-1][-1:])[0, : len(drafted)]
+    if method == "blockwise":
+        return blockwise(weights, hidden[-1][-1:], model)[0, : len(drafted)]
+    if method == "dflash":
+        features = torch.cat([hidden[number + 1] for number in published.DFLASH_LAYERS], -1)
+        size, mask = published.BLOCK_SIZE, len(model.lm_head.weight) - 1
+        return dflash(weights, features, context[-1], size, mask, model)[: len(drafted)]
+    num_layers = published.NUM_LAYERS
+    states = (
+        hidden[-1]
+        if method == "eagle"
+        else torch.cat([hidden[2], hidden[num_layers // 2], hidden[num_layers - 3]], -1)
+        @ weights["fc.weight"].T
+    )
+    logits = []
+    tokens = list(context[1:])
+    for token in drafted:
+        if method == "eagle":
+            made = eagle(weights, torch.tensor(tokens), states)[-1:]
+            logits.append(made @ model.lm_head.weight.T)
+        else:
+            made = eagle3(weights, torch.tensor(tokens), states, model)[-1:]
+            logits.append(eagle3_logits(weights, made, len(model.lm_head.weight)))
+        states = torch.cat([states, made])
+        tokens.append(token)
+    return torch.cat(logits)

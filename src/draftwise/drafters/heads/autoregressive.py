@@ -8,13 +8,12 @@ import torch
 from draftwise.control.base import Limit
 from draftwise.drafters.ahead import Next
 from draftwise.drafters.heads.drafter import on_host
-from draftwise.drafters.heads.features import Features
 from draftwise.drafters.heads.layer_cache import LayerCache
-from draftwise.models.base import Tap
+from draftwise.drafters.heads.state import HeadState
 from draftwise.models.torch.cache import RowCache
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler
-from draftwise.types import Draft, Probs, Source, Step
+from draftwise.types import Draft, Probs, Source
 
 
 class FeatureHead(Protocol):
@@ -42,21 +41,17 @@ class FeatureHead(Protocol):
         ...
 
 
-class AutoregressiveState:
+class AutoregressiveState(HeadState):
     """A cache of pairs with true hidden states; those of a draft are forgotten, whatever became of it."""
 
     def __init__(self, head: FeatureHead, num_sequences: int, max_length: int, device: torch.device) -> None:
+        super().__init__(head.reads, num_sequences)
         self._head = head
-        self._features = Features(head.reads, num_sequences)
-        self.taps: Sequence[Tap] = [self._features.tap]
         self._cache = LayerCache(head, num_sequences, max_length, device)
 
     def begin(self, row: int, source: Source | None) -> None:
-        self._features.begin(row)
+        super().begin(row, source)
         self._cache.keep(row, 0)
-
-    def confidence(self, row: int, context: Sequence[int]) -> float | None:
-        return None if self._features.are_there(row, context) else 0.0
 
     @torch.inference_mode()
     def propose(
@@ -95,10 +90,9 @@ class AutoregressiveState:
         """Feed what the target has read since, where a draft is asked for; as `_feed`."""
         feeds: list[Sequence[int]] = [()] * len(contexts)
         hidden: list[torch.Tensor | None] = [None] * len(contexts)
-        for row, context in enumerate(contexts):
-            if self._features.are_there(row, context) and limits[row].allows(0):
-                feeds[row] = context[self._features.num_read(row) + 1 :]
-                hidden[row] = self._head.project(self._features.take(row))
+        for row in self._asked(contexts, limits):
+            feeds[row] = contexts[row][self._features.num_read(row) + 1 :]
+            hidden[row] = self._head.project(self._features.take(row))
         return self._feed(feeds, hidden)
 
     def _feed(
@@ -111,9 +105,6 @@ class AutoregressiveState:
     def _forget_drafts(self) -> None:
         for row in range(len(self._cache.lengths)):
             self._cache.keep(row, self._features.num_read(row))
-
-    def observe(self, step: Step) -> None:
-        self._features.observe(step)
 
     def close(self) -> None:
         self._cache.close()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import nn
 from transformers import Qwen3Config
@@ -12,20 +13,13 @@ from transformers.models.qwen3.modeling_qwen3 import (
     rotate_half,
 )
 
-from draftwise.control.base import Limit
 from draftwise.drafters.growth import Shape
 from draftwise.drafters.heads.backbone import Backbone
-from draftwise.drafters.heads.block import block_draft, block_tree
+from draftwise.drafters.heads.block import BlockState
 from draftwise.drafters.heads.checkpoint import Checkpoint
-from draftwise.drafters.heads.drafter import on_host
-from draftwise.drafters.heads.features import Features
 from draftwise.errors import ModelError
-from draftwise.models.base import Tap
 from draftwise.models.torch.cache import RowCache, Window
 from draftwise.models.torch.feed import VIEW_STEP
-from draftwise.randomness import Randomness
-from draftwise.sampling import Sampler
-from draftwise.types import Draft, Source, Step
 
 Rotary = tuple[torch.Tensor, torch.Tensor]
 
@@ -47,7 +41,7 @@ class DFlashLayer(Qwen3DecoderLayer):
         rotary: Rotary,
         cache: RowCache,
     ) -> torch.Tensor:
-        """`context` `[1, new, width]`, `block` `[1, size, width]`, `positions` `[1, new + size]` of both."""
+        """`context` `[rows, new, width]`, `block` `[rows, size, width]`, `positions` `[rows, new + size]`."""
         attention, normed = self.self_attn, self.input_layernorm(block)
         both = torch.cat([context, normed], dim=1)
 
@@ -61,17 +55,20 @@ class DFlashLayer(Qwen3DecoderLayer):
         size = block.shape[1]
         query = _rotated(query, *(part[:, -size:] for part in rotary))
         key, value = cache.update(_rotated(key, *rotary), value, attention.layer_idx)
-        mask = self._visible(positions[0, -size:, None], torch.arange(key.shape[2], device=key.device))
+        mask = self._visible(positions[:, -size:, None], torch.arange(key.shape[2], device=key.device))
         mixed = nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, scale=attention.scaling, enable_gqa=True
+            query, key, value, attn_mask=mask[:, None], scale=attention.scaling, enable_gqa=True
         )
         hidden = block + attention.o_proj(mixed.transpose(1, 2).flatten(2))
         made: torch.Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
         return made
 
     def _visible(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-        """Which keys each query of the block sees, `[size, keys]`, by position; nothing behind the block."""
-        visible = keys <= (queries if self.is_causal else queries[-1:])
+        """Which of `keys` `[keys]` each query of the block `[rows, size, 1]` sees, by position.
+
+        Nothing behind the block.
+        """
+        visible = keys <= (queries if self.is_causal else queries[:, -1:])
         if window := self.self_attn.sliding_window:
             visible = visible & ((queries - keys).abs() < window)
         return visible
@@ -113,10 +110,10 @@ class DFlashHead(nn.Module):
     def forward(
         self, features: torch.Tensor, block: torch.Tensor, positions: torch.Tensor, cache: RowCache
     ) -> torch.Tensor:
-        """Logits `[1, size - 1, vocabulary]` of the masked positions.
+        """Logits `[rows, size - 1, vocabulary]` of the masked positions.
 
-        `features` `[1, new, width of all read]` of context that the cache does not hold, `block` `[1, size]`
-        token ids, `positions` `[1, new + size]` of both.
+        `features` `[rows, new, width of all read]` of context that the cache does not hold, `block`
+        `[rows, size]` token ids, `positions` `[rows, new + size]` of both.
         """
         target, rotary = self._shared
         context = self.hidden_norm(self.fc(features))
@@ -133,64 +130,50 @@ class DFlashHead(nn.Module):
         return DFlashState(self, num_sequences, max_length, target.device, tree)
 
 
-class DFlashState:
+class DFlashState(BlockState):
     """A cache of context; what a block writes behind it is written over by the next one.
 
     Guesses are drawn from each position's own distribution, with no regard to the other guesses.
     """
 
+    draws = True
+
     def __init__(
         self, head: DFlashHead, num_sequences: int, max_length: int, device: torch.device, tree: Shape | None
     ) -> None:
+        super().__init__(head.reads, num_sequences, tree)
         self._head = head
-        self._tree = tree
         self._device = device
-        self._features = Features(head.reads, num_sequences)
-        self.taps: Sequence[Tap] = [self._features.tap]
         # One slot at least is for padding.
         self._num_slots = -(-(max_length + head.block_size + 1) // VIEW_STEP) * VIEW_STEP
         self._cache = RowCache(num_sequences, self._num_slots)
 
-    def begin(self, row: int, source: Source | None) -> None:
-        self._features.begin(row)
-
-    def confidence(self, row: int, context: Sequence[int]) -> float | None:
-        return None if self._features.are_there(row, context) else 0.0
-
-    @torch.inference_mode()
-    def propose(
-        self,
-        contexts: Sequence[Sequence[int]],
-        limits: Sequence[Limit],
-        samplers: Sequence[Sampler],
-        randomness: Sequence[Randomness],
-    ) -> list[Draft]:
-        drafts = [Draft()] * len(contexts)
-        for row, context in enumerate(contexts):
-            if self._features.are_there(row, context) and limits[row].allows(0):
-                logits = on_host(self._logits(row, context))
-                drafts[row] = (
-                    block_tree(logits, self._tree, limits[row], samplers[row])
-                    if self._tree
-                    else block_draft(logits, limits[row], samplers[row], randomness[row])
-                )
-        return drafts
-
-    def _logits(self, row: int, context: Sequence[int]) -> torch.Tensor:
-        head, device = self._head, self._device
-        start = self._features.num_read(row)
-        features = self._features.take(row)
-        block = [context[-1], *[head.mask_token_id] * (head.block_size - 1)]
-        end = start + len(features) + len(block)
-        positions = torch.arange(start, end, device=device)[None]
-        view = min(-(-end // VIEW_STEP) * VIEW_STEP, self._num_slots)
-        self._cache.window = Window(slice(row, row + 1), positions, view)
-        masked = torch.tensor([block], device=device)
-        logits: torch.Tensor = head(features[None], masked, positions, self._cache)
-        return logits[0]
-
-    def observe(self, step: Step) -> None:
-        self._features.observe(step)
+    def _logits(self, rows: Sequence[int], contexts: Sequence[Sequence[int]]) -> torch.Tensor:
+        """One pass over the rows from the first asked to the last: new context, padding, and a block."""
+        size, first = self._head.block_size, rows[0]
+        starts = [self._features.num_read(row) for row in rows]
+        taken = [self._features.take(row) for row in rows]
+        longest = max(map(len, taken))
+        shape = (rows[-1] + 1 - first, longest + size)
+        features = taken[0].new_zeros(shape[0], longest, taken[0].shape[1])
+        block = np.full((shape[0], size), self._head.mask_token_id)
+        # Padding, and all of a row that is not asked, stands at position 0 and is written where nobody reads.
+        positions, slots = np.zeros(shape, np.int64), np.full(shape, self._num_slots - 1)
+        for row, start, new in zip(rows, starts, taken, strict=True):
+            features[row - first, : len(new)] = new
+            block[row - first, 0] = contexts[row][-1]
+            used = [*range(len(new)), *range(longest, longest + size)]
+            positions[row - first, used] = slots[row - first, used] = start + np.arange(len(used))
+        view = min(-(-(int(positions.max()) + 1) // VIEW_STEP) * VIEW_STEP, self._num_slots)
+        device = self._device
+        self._cache.window = Window(slice(first, rows[-1] + 1), torch.as_tensor(slots, device=device), view)
+        logits: torch.Tensor = self._head(
+            features,
+            torch.as_tensor(block, device=device),
+            torch.as_tensor(positions, device=device),
+            self._cache,
+        )
+        return logits[[row - first for row in rows]]
 
     def close(self) -> None:
         self._cache = RowCache(0, 0)
