@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from draftwise.drafters.corpus import Corpus
     from draftwise.drafters.draft_model import DraftModel
     from draftwise.drafters.growth import DynamicTree, StaticTree
-    from draftwise.drafters.heads import layers_read, load_heads
+    from draftwise.drafters.heads import calibrated_tree, layers_read, load_heads
     from draftwise.drafters.input_copy import InputCopy
     from draftwise.drafters.ngram import NgramModel
     from draftwise.drafters.none import NoDrafter
@@ -86,6 +86,7 @@ __all__ = [
     "TreeDraftModel",
     "UnsupportedError",
     "audit",
+    "calibrated_tree",
     "generate",
     "generate_batch",
     "generate_samples",
@@ -106,7 +107,7 @@ _NAMES_BY_MODULE = {
     "drafters.corpus": ("Corpus",),
     "drafters.draft_model": ("DraftModel",),
     "drafters.growth": ("DynamicTree", "StaticTree"),
-    "drafters.heads": ("layers_read", "load_heads"),
+    "drafters.heads": ("calibrated_tree", "layers_read", "load_heads"),
     "drafters.input_copy": ("InputCopy",),
     "drafters.ngram": ("NgramModel",),
     "drafters.none": ("NoDrafter",),

@@ -55,6 +55,16 @@ class Draft:
     def __len__(self) -> int:
         return len(self.token_ids)
 
+    @property
+    def depth(self) -> int:
+        """The most tokens of it that can be accepted: the length of its longest path."""
+        if self.parents is None:
+            return len(self)
+        depths = [0]  # of the text, then of each token
+        for parent in self.parents:
+            depths.append(depths[parent + 1] + 1)
+        return max(depths)
+
     def parents_after(self, num_tokens: int) -> list[int] | None:
         """The parents of the draft and of `num_tokens` tokens of text fed before it; None is a chain."""
         if self.parents is None:

@@ -14,13 +14,14 @@ from draftwise.benchmarking.figures import (
 from draftwise.benchmarking.pictures import CAPTIONS, draw
 from draftwise.benchmarking.records import PLAIN, Pass, Run, Setting
 from draftwise.benchmarking.report import HEADS, html, terminal_table
+from draftwise.types import Seconds, Step
 
-PROMPT = Pass(20, 0, 0, 1, 0.0, 9.0, 0.0)  # reading the prompt is not part of the speed
+PROMPT = Pass(20, 0, 0, 0, 0, 1, 0.0, 9.0, 0.0)  # reading the prompt is not part of the speed
 COST, WIDE = 0.1, 1.5  # of a draft token and of a pass over three positions, in passes over one
 
 
 def plain(prompt: int, family: str = "a", slow: float = 1.0, round: int = 0) -> Run:
-    passes = (PROMPT, *(Pass(1, 0, 0, 1, 0.0, slow, 0.0) for _ in range(12)))
+    passes = (PROMPT, *(Pass(1, 0, 0, 0, 0, 1, 0.0, slow, 0.0) for _ in range(12)))
     return Run(Setting("t", PLAIN, None, 0.0), family, prompt, round, "same", passes)
 
 
@@ -28,7 +29,7 @@ def drafted(prompt: int, family: str = "a", slow: float = 1.0, output: str = "sa
     """Accepts 2, 1, 0, 2, 1 of two: 11 tokens in 5 passes, 6 of 9 verified."""
     passes = (
         PROMPT,
-        *(Pass(3, 2, n, n + 1, 2 * COST * slow, WIDE * slow, 0.0) for n in (2, 1, 0, 2, 1)),
+        *(Pass(3, 2, 2, min(n + 1, 2), n, n + 1, 2 * COST * slow, WIDE * slow, 0.0) for n in (2, 1, 0, 2, 1)),
     )
     return Run(Setting("t", "draft", 2, 0.0), family, prompt, 0, output, passes)
 
@@ -92,7 +93,9 @@ def test_theory_from_the_same_runs() -> None:
 
 
 def test_theory_where_no_draft_is_accepted() -> None:
-    hopeless = Run(drafted(0).setting, "a", 0, 0, "same", (PROMPT, *(Pass(3, 2, 0, 1, 0.2, 1.5, 0.0),) * 3))
+    hopeless = Run(
+        drafted(0).setting, "a", 0, 0, "same", (PROMPT, *(Pass(3, 2, 2, 1, 0, 1, 0.2, 1.5, 0.0),) * 3)
+    )
     (one,) = foretold([plain(0), hopeless], all_figures([plain(0), hopeless]))
     assert (one.alpha, one.by_the_paper) == (0, pytest.approx(1 / 1.2))
     assert one.with_pass_times == one.measured == pytest.approx(1 / 1.7)
@@ -120,3 +123,23 @@ def test_nothing_but_plain_decoding_has_no_speedup_to_show() -> None:
     runs = [plain(0)]
     figures = all_figures(runs)
     assert draw(runs, figures, foretold(runs, figures)).keys() == {"time"}
+
+
+def test_trees_are_counted_by_depth() -> None:
+    """Six guesses two deep: where no sibling was right, one position was looked at and not six."""
+    tree = (-1, -1, 0, 0, 1, 1)
+
+    def taken(path: tuple[int, ...]) -> Pass:
+        drafted, emitted = (1, 2, 3, 4, 5, 6), tuple(range(len(path) + 1))
+        pieces = ("",) * len(emitted)
+        seconds = Seconds(0.1, 1.0)
+        return Pass.of(Step(0, drafted, len(path), emitted, pieces, 7, seconds, parents=tree, path=path))
+
+    passes = tuple(map(taken, [(), (1,), (1, 4), (0, 2)]))
+    assert [(each.depth, each.verified) for each in passes] == [(2, 1), (2, 2), (2, 2), (2, 2)]
+    run = Run(Setting("t", "tree", 6, 0.0), "a", 0, 0, "same", (PROMPT, *passes))
+    found = {one.setting.drafter: one for one in all_figures([plain(0), run])}["tree"]
+    assert found.acceptance_rate == pytest.approx(5 / 7)
+    assert found.tokens_per_pass == pytest.approx(9 / 4)
+    assert acceptance_by_position([run], run.setting) == pytest.approx([3 / 4, 2 / 3])
+    assert foretold([plain(0), run], all_figures([plain(0), run])) == []

@@ -11,7 +11,7 @@ CONDITIONS = {"seed": 0}
 
 def run(prompt: int, drafter: str = "none", round: int = 0) -> Run:
     setting = Setting("target", drafter, None if drafter == "none" else 4, 0.0)
-    passes = (Pass(9, 4, 2, 3, 0.1, 0.2, 0.05), Pass(5, 4, 4, 5, 0.1, 0.2, 0.05))
+    passes = (Pass(9, 4, 4, 3, 2, 3, 0.1, 0.2, 0.05), Pass(5, 4, 2, 2, 2, 3, 0.1, 0.2, 0.05))
     return Run(setting, "family", prompt, round, "0badf00d", passes)
 
 
@@ -37,7 +37,8 @@ def test_a_line_that_was_cut_off_takes_its_group_with_it(tmp_path: Path) -> None
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert Log(file, CONDITIONS, 2).runs == log.runs
     assert lines[-1]["passes"][1] == {
-        "fed": 5, "drafted": 4, "accepted": 4, "emitted": 5, "draft": 0.1, "verify": 0.2, "other": 0.05
+        "fed": 5, "drafted": 4, "depth": 2, "verified": 2, "accepted": 2, "emitted": 3,
+            "draft": 0.1, "verify": 0.2, "other": 0.05
     }  # fmt: skip
 
 

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -44,6 +45,13 @@ every_pair = pytest.mark.parametrize(
     ],
 )
 every_sampling = pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+
+
+def examples(count: int) -> settings:
+    """So many of them, however slow the machine is."""
+    return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
 # A text that repeats itself, so that lookup finds something after every end of it.
 PROMPT = (0, 1, 2, 0, 1, 1, 2, 0, 1)
 SAMPLED = SamplingParams(temperature=1.0)
@@ -51,7 +59,7 @@ NUM_ROWS = 2000
 
 
 @every_drafter
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.data())
 def test_draft_depends_on_the_context_alone(case: Case, data: st.DataObject) -> None:
     """Whatever was drafted, accepted, rejected and left out before: a new state drafts the same."""
@@ -78,7 +86,7 @@ def test_rejection_at_every_position(case: Case, sampling: SamplingParams, num_a
 
 
 @every_drafter
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.data())
 def test_each_row_of_a_batch_is_as_it_is_alone(case: Case, data: st.DataObject) -> None:
     target, rows = data.draw(target_and_rows(case, max_rows=4))
@@ -93,7 +101,7 @@ def test_each_row_of_a_batch_is_as_it_is_alone(case: Case, data: st.DataObject) 
 
 
 @every_drafter
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.data())
 def test_a_row_that_begins_anew_is_as_it_is_alone(case: Case, data: st.DataObject) -> None:
     target, rows = data.draw(target_and_rows(case, max_rows=2))
@@ -105,7 +113,7 @@ def test_a_row_that_begins_anew_is_as_it_is_alone(case: Case, data: st.DataObjec
 
 
 @every_drafter
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.data())
 def test_states_of_one_drafter_do_not_meet(case: Case, data: st.DataObject) -> None:
     target, rows = data.draw(target_and_rows(case, max_rows=2))
@@ -209,7 +217,11 @@ def test_greedy_output_is_plain_output(case: Case, target: LanguageModel) -> Non
             target, PROMPT, drafter=case.make(target), max_new_tokens=25, num_draft_tokens=num_draft_tokens
         )
         assert drafted.token_ids == plain
-    options = {"drafter": case.make(target), "num_draft_tokens": None, "max_new_tokens": 25}
+    options: dict[str, Any] = {
+        "drafter": case.make(target),
+        "num_draft_tokens": None,
+        "max_new_tokens": 25,
+    }
     half_way = stream(target, PROMPT, **options)
     next(half_way)
     assert generate(target, PROMPT, **options).token_ids == plain

@@ -82,6 +82,36 @@ def test_numbers_out_of_range_are_refused() -> None:
         TreeDraftModel(MODEL, DynamicTree(), sampled=True)
 
 
+# medusa_choices.mc_sim_7b_63 of FasterDecoding/Medusa, a path for each word.
+PUBLISHED = (
+    "0 00 1 01 2 000 10 02 3 03 4 04 20 05 001 5 06 6 07 010 11 7 08 002 30 09 8 9 100 020 12 003 40 21 004 "
+    "005 0000 011 006 030 50 13 007 008 009 60 040 14 70 012 200 31 22 80 050 15 101 021 90 060 0001 16 070"
+)
+
+
+def test_published_choices_are_taken_as_they_are() -> None:
+    tree = StaticTree.choices([[int(rank) for rank in word] for word in PUBLISHED.split()])
+    assert tree.num_draft_tokens == 63
+    assert sum(parent == -1 for parent in tree.parents) == 10
+
+
+@pytest.mark.parametrize("size", [1, 4, 9, 30])
+def test_a_calibrated_tree_is_worth_the_most(size: int) -> None:
+    """Of all trees of its size that have guesses in the order of their ranks."""
+    accuracies = -np.sort(-np.random.default_rng(size).random((3, 3)) / 2)
+    every = [path for depth in range(1, 4) for path in product(range(3), repeat=depth)]
+
+    def worth(path: Sequence[int]) -> float:
+        return float(np.prod([accuracies[depth][rank] for depth, rank in enumerate(path)]))
+
+    best = sorted(every, key=worth, reverse=True)[:size]
+    parents = StaticTree.calibrated(accuracies.tolist(), size).parents
+    assert parents == StaticTree.choices(best).parents
+    with pytest.raises(OptionError, match="num_draft_tokens is 0"):
+        StaticTree.calibrated(accuracies.tolist(), 0)
+    assert len(StaticTree.calibrated(accuracies.tolist(), 1000).parents) == 39
+
+
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_a_static_tree_has_the_likeliest_tokens(sampling: SamplingParams) -> None:
     draft = grown(StaticTree.branching(3, 2), sampling=sampling)

@@ -1,6 +1,7 @@
 """What is measured on a text is what enumeration and real runs give."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from draftwise.planning.acceptance import Acceptance, measure_acceptance
 from draftwise.planning.measure import Text, traces, write_text
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler, SamplingParams, adjusted_probs
-from draftwise.theory import expected_tokens
 from draftwise.types import Draft, Step
 from tests.fakes import GuessingDrafter, SamplingDrafter
 
@@ -75,21 +75,24 @@ def test_nothing_drafted_is_no_rate() -> None:
     assert not trace.lengths.any()
 
 
-def test_survival_is_a_product_over_the_text() -> None:
-    """A sampled token x is kept with min(1, q / p), given that it was written."""
+def test_survival_is_that_of_block_verification() -> None:
+    """A draft that is what was written is kept with q P / p of all of it, given that it was written."""
     written = text(WARM)
     (trace,) = traces(TARGET, DraftModel(SMALL), written, [WARM], max_draft_tokens=3)
-    kept = []
-    for at, token_id in enumerate(written.output_ids):
-        context = [*written.prompt_ids, *written.output_ids[:at]]
-        p, q = (adjusted_probs(model.logits_after(context), WARM)[token_id] for model in (TARGET, SMALL))
-        kept.append(min(1.0, float(q / p)))
-    assert trace.survival[5] == pytest.approx([1, kept[5], kept[5] * kept[6], kept[5] * kept[6] * kept[7]])
-    assert trace.survival[-1] == pytest.approx([1, kept[-1], 0, 0])  # beyond the text nothing is known
+    for at in range(len(written)):
+        p_over_q, block, kept = 1.0, 1.0, [1.0]
+        for ahead, token_id in enumerate(written.output_ids[at : at + 3], at):
+            context = [*written.prompt_ids, *written.output_ids[:ahead]]
+            p, q = (adjusted_probs(model.logits_after(context), WARM)[token_id] for model in (TARGET, SMALL))
+            p_over_q *= float(p / q)
+            block = min(1.0, block * float(p / q))
+            kept.append(block / p_over_q)
+        beyond = [0.0] * (4 - len(kept))  # of what follows the text nothing is known
+        assert trace.survival[at] == pytest.approx([*kept, *beyond])
 
 
-def test_rates_by_position_are_those_of_independent_tokens() -> None:
-    """Where neither model looks back, every position has the same α, which is that of Corollary 3.6."""
+def test_rates_by_position_are_those_of_block_verification() -> None:
+    """Where neither model looks back the first is α of Corollary 3.6, and later ones are above it."""
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
     target = TabularModel.from_probs(np.tile(p, (3, 1)))
     small = DraftModel(TabularModel.from_probs(np.tile(q, (3, 1))))
@@ -107,9 +110,23 @@ def test_rates_by_position_are_those_of_independent_tokens() -> None:
     ]
     acceptance = Acceptance.of(found)
     assert acceptance.alpha == pytest.approx(0.6)
-    assert acceptance.by_position == pytest.approx([0.6] * 3, abs=0.02)
+    # How often the first n of a draft are kept, drafts being drawn from q: E[P_n] of 2403.10444.
+    survival, blocks = [1.0], {1.0: 1.0}
+    for _ in range(3):
+        drawn: dict[float, float] = {}
+        for block, probability in blocks.items():
+            for ratio, likely in zip(p / q, q, strict=True):
+                drawn[min(1.0, block * ratio)] = (
+                    drawn.get(min(1.0, block * ratio), 0.0) + probability * likely
+                )
+        blocks = drawn
+        survival.append(sum(block * probability for block, probability in blocks.items()))
+    rates = [after / before for before, after in pairwise(survival)]
+    assert rates[0] == pytest.approx(0.6)
+    assert min(rates[1:]) > 0.65
+    assert acceptance.by_position == pytest.approx(rates, abs=0.02)
     tokens = np.mean(np.concatenate([trace.survival[:-3] for trace in found]).sum(axis=1))
-    assert tokens == pytest.approx(expected_tokens(0.6, 3), abs=0.03)
+    assert tokens == pytest.approx(sum(survival), abs=0.03)
 
 
 def test_acceptance_by_sampling_and_task() -> None:

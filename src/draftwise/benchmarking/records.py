@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from zlib import crc32
 
 from draftwise.errors import OptionError
-from draftwise.types import Generation, Step
+from draftwise.types import Draft, Generation, Step
 
 PLAIN = "none"
 
@@ -43,10 +43,16 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One step: positions fed, tokens drafted, accepted and emitted, and seconds by what they went to."""
+    """One step: positions fed, tokens drafted, verified, accepted, emitted, and seconds by what they went to.
+
+    `depth`: of a tree the most tokens that could be accepted, of a chain all that were drafted. `verified`:
+    positions at which guesses were looked at, as `Step.num_verified`.
+    """
 
     fed: int
     drafted: int
+    depth: int
+    verified: int
     accepted: int
     emitted: int
     draft: float
@@ -56,8 +62,15 @@ class Pass:
     @classmethod
     def of(cls, step: Step) -> Self:
         seconds = step.seconds
-        counts = (step.num_fed, len(step.drafted), step.num_accepted, len(step.emitted))
-        return cls(*counts, *(round(part, 7) for part in (seconds.draft, seconds.verify, seconds.other)))
+        return cls(
+            step.num_fed,
+            len(step.drafted),
+            Draft(step.drafted, None, step.parents).depth,
+            step.num_verified,
+            step.num_accepted,
+            len(step.emitted),
+            *(round(part, 7) for part in (seconds.draft, seconds.verify, seconds.other)),
+        )
 
     @property
     def seconds(self) -> float:

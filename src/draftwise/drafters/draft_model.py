@@ -1,7 +1,6 @@
 """A smaller language model guesses: it drafts one token after another (2211.17192, Algorithm 1)."""
 
 from collections.abc import Sequence
-from itertools import takewhile
 
 from draftwise.control.base import Limit, UpTo
 from draftwise.drafters.ahead import Next
@@ -135,27 +134,35 @@ class DraftModelState:
         guesses = self._guess(contexts, [bool(feed) for feed in feeds], samplers, randomness)
         while any(feeds):
             logits = self._cache.forward(
-                [[*feed, *guess] for feed, guess in zip(feeds, guesses, strict=True)],
+                [[*feed, *guess.token_ids] for feed, guess in zip(feeds, guesses, strict=True)],
                 [len(guess) + 1 if feed else 0 for feed, guess in zip(feeds, guesses, strict=True)],
+                [guess.parents_after(len(feed)) for feed, guess in zip(feeds, guesses, strict=True)],
             )
             for row in [row for row, feed in enumerate(feeds) if feed]:
-                feeds[row], guess, guesses[row] = [], guesses[row], []
-                for scores, guessed in zip(logits[row], [*guess, None], strict=True):
+                feeds[row], guess, guesses[row] = [], guesses[row], Draft()
+                children, path, node = guess.children(), list[int](), -1
+                while not feeds[row]:
                     sampler = samplers[row].after(drafted[row])
-                    ahead = Next(scores[: self._target_vocab_size], sampler)
+                    ahead = Next(logits[row][node + 1][: self._target_vocab_size], sampler)
                     if not (ahead.confidence and limits[row].allows(len(drafted[row]), ahead.confidence)):
                         break
                     drafted[row].append(ahead.draw(randomness[row]))
                     if ahead.probs is not None:
                         drawn_from[row].append(ahead.probs)
+                    last = drafted[row][-1]
+                    right = next(
+                        (child for child in children[node + 1] if guess.token_ids[child] == last), None
+                    )
+                    if right is not None:
+                        node = right
+                        path.append(node)
                     if not goes_on(row):
                         break
-                    if drafted[row][-1] != guessed:
-                        feeds[row] = drafted[row][-1:]
-                        break
+                    if right is None:
+                        feeds[row] = [last]
                 if guess:  # the cache goes back over the guesses that were wrong
-                    right = num_shared(guess, drafted[row])
-                    self._cache.keep(row, self._cache.lengths[row] - len(guess) + right)
+                    held = self._cache.lengths[row] - len(guess)
+                    self._cache.keep_path(row, held, [held + index for index in path])
         for row in drafting:
             self._held[row] = [*contexts[row], *drafted[row]]
         return [
@@ -169,10 +176,10 @@ class DraftModelState:
         active: Sequence[bool],
         samplers: Sequence[Sampler],
         randomness: Sequence[Randomness],
-    ) -> list[Sequence[int]]:
+    ) -> list[Draft]:
         """What this model's draft will be, says its own drafter: fed with the context, in the same pass.
 
-        A guess is greedy: it uses none of the draft's random numbers.
+        A guess, a chain or a tree, is greedy: it uses none of the draft's random numbers.
         """
         limits = [
             UpTo(max(0, min(self._most_guessed, self._room(row, context) - 1)) if active[row] else 0)
@@ -180,10 +187,7 @@ class DraftModelState:
         ]
         greedy = [sampler.greedy() for sampler in samplers]
         drafts = self._guessing.propose(contexts, limits, greedy, randomness)
-        return [
-            tuple(takewhile(lambda token_id: token_id < self._vocab_size, draft.token_ids))
-            for draft in drafts
-        ]
+        return [_within(draft, self._vocab_size) for draft in drafts]
 
     def _catch_up(self, row: int, context: Sequence[int]) -> list[int]:
         """Go back to what the cache and the context share; return the tokens of the context after that."""
@@ -202,6 +206,17 @@ class DraftModelState:
     def close(self) -> None:
         self._cache.close()
         self._guessing.close()
+
+
+def _within(guess: Draft, vocab_size: int) -> Draft:
+    """What is left of a guess without tokens beyond a vocabulary, and without all that follows them."""
+    place, token_ids, parents = {-1: -1}, list[int](), list[int]()
+    for token, parent in enumerate(guess.parents or range(-1, len(guess) - 1)):
+        if parent in place and guess.token_ids[token] < vocab_size:
+            place[token] = len(token_ids)
+            token_ids.append(guess.token_ids[token])
+            parents.append(place[parent])
+    return Draft(tuple(token_ids), None, guess.parents and tuple(parents))
 
 
 def num_shared(one: Sequence[int], other: Sequence[int]) -> int:

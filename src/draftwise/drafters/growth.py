@@ -3,10 +3,12 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import Protocol, Self
 
 import numpy as np
 
+from draftwise.checks import whole_number
 from draftwise.control.base import Limit
 from draftwise.errors import OptionError
 from draftwise.randomness import Randomness
@@ -98,6 +100,34 @@ class StaticTree:
             nodes[path] = len(parents)
             parents.append(nodes[tuple(before)])
         return cls(parents)
+
+    @classmethod
+    def calibrated(cls, accuracies: Sequence[Sequence[float]], num_draft_tokens: int) -> Self:
+        """The tree of which most guesses are accepted, by how often a guess was right (2401.10774, 2.3.3).
+
+        `accuracies`: for each position, then for each rank, how often the guess of that rank was the token.
+        A path is worth their product; the likeliest guesses are taken one by one, each beside or below those
+        there are.
+        """
+        if whole_number("num_draft_tokens", num_draft_tokens) < 1:
+            raise OptionError(f"num_draft_tokens is {num_draft_tokens}; give at least 1.")
+
+        def worth(path: tuple[int, ...]) -> float:
+            return prod(float(accuracies[depth][rank]) for depth, rank in enumerate(path))
+
+        taken: list[tuple[int, ...]] = []
+        frontier: list[tuple[int, ...]] = [(0,)]
+        while frontier and len(taken) < num_draft_tokens:
+            path = max(frontier, key=worth)
+            frontier.remove(path)
+            taken.append(path)
+            next_ones = (*path[:-1], path[-1] + 1), (*path, 0)
+            frontier += [
+                each
+                for each in next_ones
+                if len(each) <= len(accuracies) and each[-1] < len(accuracies[len(each) - 1])
+            ]
+        return cls.choices(taken)
 
     def grow(self, tree: Tree, limit: Limit) -> Growth:
         children = Draft((0,) * len(self.parents), None, self.parents).children()

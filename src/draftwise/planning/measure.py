@@ -1,9 +1,10 @@
 """How a drafter would fare on what a target writes, measured without a speculative run.
 
-The text that the target wrote is enough. Given that text, a step accepts the draft token at a position with a
-probability that depends on nothing else: for a sampled token x it is min(1, q(x) / p(x)), and a deterministic
-guess is kept if and only if it is what the target wrote. So the steps that would have written this text are a
-Markov chain over its positions, known for any number of draft tokens from one pass over the text.
+The text that the target wrote is enough. Given that text, a step accepts draft tokens with probabilities
+that depend on nothing else: those of block verification, which sampled drafts get (see `_chained`), and a
+deterministic guess is kept if and only if it is what the target wrote. So the steps that would have written
+this text are a Markov chain over its positions, known for any number of draft tokens from one pass over the
+text.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -104,13 +105,14 @@ def traces(
 
     A drafter that samples is taken to draw each token from a distribution that its prefix alone determines,
     as a draft model does. The chance that several tokens are accepted in a row is exact under the sampling
-    that the text was written with; under another it is the product of their Σ min(p, q). Raises
+    that the text was written with, and for block verification; under another it is the product of their
+    Σ min(p, q), which is that of token-wise verification. Raises
     TokenizerMismatchError where the drafter cannot draft for the target, and UnsupportedError for one that
     drafts trees, or samples from the target's hidden states: only a run shows what those do.
     """
     guesses = _guesses(target, drafter, text, samplings, max_draft_tokens)
     rates = np.full((len(samplings), len(text)), np.nan)
-    weights = np.zeros_like(rates)
+    ratios = np.zeros_like(rates)
     lengths = np.zeros(len(text), np.int64)
     copied = np.zeros(len(text), np.int64)
     is_deterministic = False
@@ -123,8 +125,8 @@ def traces(
         for index, (p, q) in enumerate(zip(target_probs, guess.probs, strict=True)):
             rates[index, at] = acceptance_rate(p, q)
             written = text.output_ids[at]
-            weights[index, at] = (
-                min(1.0, _probability(q, written) / _probability(p, written))
+            ratios[index, at] = (
+                _probability(q, written) / _probability(p, written)
                 if samplings[index] == text.sampling
                 else rates[index, at]
             )
@@ -139,7 +141,7 @@ def traces(
             lengths,
             _replayed(copied, max_draft_tokens)
             if is_deterministic
-            else _chained(weights[index], max_draft_tokens),
+            else _chained(ratios[index], max_draft_tokens),
         )
         for index, sampling in enumerate(samplings)
     ]
@@ -277,11 +279,20 @@ def _common(draft: Sequence[int], written: Sequence[int]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _chained(weights: NDArray[np.float64], max_draft_tokens: int) -> NDArray[np.float64]:
-    """Survival `[N, Γ + 1]` where the token at each position is accepted with its weight `[N]`."""
-    beyond = np.concatenate([weights, np.zeros(max_draft_tokens)])
-    windows = np.lib.stride_tricks.sliding_window_view(beyond, max_draft_tokens)[: len(weights)]
-    return np.hstack([np.ones((len(weights), 1)), np.cumprod(windows, axis=1)])
+def _chained(ratios: NDArray[np.float64], max_draft_tokens: int) -> NDArray[np.float64]:
+    """Survival `[N, Γ + 1]` under block verification, from q / p of what was written at each position `[N]`.
+
+    A draft x^i is written and its first i tokens kept with probability q(x^i) P_i, where P_0 = 1 and
+    P_i = min(1, P_(i-1) p_i / q_i) (2403.10444); p(x^i) is how likely the text is.
+    """
+    beyond = np.concatenate([ratios, np.zeros(max_draft_tokens)])
+    survival = np.ones((len(ratios), max_draft_tokens + 1))
+    block = np.ones(len(ratios))  # P_i
+    for count in range(max_draft_tokens):
+        ratio = beyond[count : count + len(ratios)]
+        survival[:, count + 1] = survival[:, count] * np.minimum(1.0, ratio / block)
+        block = np.divide(block, ratio, out=np.ones_like(block), where=ratio > block)
+    return survival
 
 
 def _replayed(copied: NDArray[np.int64], max_draft_tokens: int) -> NDArray[np.float64]:

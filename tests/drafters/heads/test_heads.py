@@ -1,5 +1,6 @@
 """Heads draft what their papers' equations say, and change nothing of what the target says."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ from transformers import PreTrainedModel
 
 from draftwise.decoding import generate
 from draftwise.drafters.growth import DynamicTree, StaticTree
-from draftwise.drafters.heads import load_heads
+from draftwise.drafters.heads import calibrated_tree, load_heads
+from draftwise.drafters.heads.calibration import head_accuracies
+from draftwise.errors import OptionError, UnsupportedError
 from draftwise.models.torch import TorchModel
 from draftwise.sampling import SamplingParams
 from tests.drafters.heads import published
@@ -115,3 +118,38 @@ def test_dynamic_trees_save_passes_and_change_nothing(
         assert generation.token_ids == plain
         passes.append(generation.target_passes)
     assert passes[1] < 25
+
+
+@pytest.mark.parametrize("method", ["medusa", "blockwise"])
+def test_calibrated_trees(method: str, model: PreTrainedModel, target: TorchModel, tmp_path: Path) -> None:
+    """They hold the guesses that were right most often, and accept more than a chain."""
+    plain = generate(target, PROMPT, max_new_tokens=40).token_ids
+    text = [*PROMPT, *plain]
+    config, weights = METHODS[method]()
+    weights = trained(method, weights, model, text[:20])
+    folder = published.save(tmp_path, method, config, weights)
+    heads = load_heads(folder, target)
+    accuracies = head_accuracies(heads, [text, text[:12]], num_ranks=3)
+    for head, rank in product(range(len(accuracies)), range(3)):
+        right = [
+            int(
+                stated_logits(method, weights, model, part[:end], [0] * (head + 1))[head]
+                .topk(3)
+                .indices[rank]
+            )
+            == part[end + head]
+            for part in (text, text[:12])
+            for end in range(2, len(part) - head)
+        ]
+        assert abs(accuracies[head, rank] - np.mean(right)) < 1e-9
+    with_tree = load_heads(folder, target, tree=calibrated_tree(heads, [text], 12))
+    passes = [
+        generate(target, PROMPT, drafter=each, num_draft_tokens=None, max_new_tokens=40).target_passes
+        for each in (heads, with_tree)
+    ]
+    assert passes[1] < passes[0]
+    with pytest.raises(OptionError, match="give longer ones"):
+        calibrated_tree(heads, [text[:2]])
+    eagle = load_heads(published.save(tmp_path / "eagle", "eagle", *published.eagle()), target)
+    with pytest.raises(UnsupportedError, match="no head for each position"):
+        calibrated_tree(eagle, [text])

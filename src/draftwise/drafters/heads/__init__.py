@@ -1,6 +1,6 @@
 """Drafters that read the target's hidden states; `load_heads` loads their published checkpoints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from draftwise.models.base import LanguageModel
 from draftwise.progress import Progress
 
 if TYPE_CHECKING:
-    from draftwise.drafters.growth import Shape
+    from draftwise.drafters.growth import Shape, StaticTree
     from draftwise.drafters.heads.drafter import Heads
 
 
@@ -42,6 +42,20 @@ def layers_read(source: str | Path, *, progress: Progress | None = None) -> Call
     """
     layers: Callable[[int], tuple[int, ...]] = _loading().layers_read(source, progress)
     return layers
+
+
+def calibrated_tree(
+    heads: "Heads", texts: Sequence[Sequence[int]], num_draft_tokens: int = 63
+) -> "StaticTree":
+    """The static tree of which most guesses of blockwise or Medusa heads are accepted (2401.10774, 2.3.3).
+
+    `texts`: token ids, best of the target's own output, on which it is measured how often each guess is
+    right. Load the heads again with this tree. Raises as `calibration.head_accuracies`.
+    """
+    from draftwise.drafters.growth import StaticTree
+    from draftwise.drafters.heads.calibration import head_accuracies
+
+    return StaticTree.calibrated(head_accuracies(heads, texts).tolist(), num_draft_tokens)
 
 
 def _loading() -> ModuleType:
