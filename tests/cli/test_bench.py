@@ -27,7 +27,7 @@ def test_a_benchmark_and_its_report(
     command = ["bench", prompts, "--out", out, "--target", llama, *ENGINE, "--max-new-tokens", "12"]
     command += [
         "--drafters",
-        f"lookup,draft-model={other_llama}",
+        f"lookup,draft-model={other_llama},draft-model={other_llama}@3x2",
         "--num-draft-tokens",
         "own,2",
         "--rounds",
@@ -38,8 +38,13 @@ def test_a_benchmark_and_its_report(
     assert "writing" in result.out
     assert "report.html" in result.out
     lines = [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
-    assert len(lines) == 1 + 2 * 5
-    assert {line["drafter"] for line in lines[1:]} == {"none", "lookup", f"draft-model={other_llama}"}
+    assert len(lines) == 1 + 2 * 7
+    assert {line["drafter"] for line in lines[1:]} == {
+        "none",
+        "lookup",
+        f"draft-model={other_llama}",
+        f"draft-model={other_llama}@3x2",
+    }
     assert len({line["output"] for line in lines[1:] if line["prompt"] == 0}) == 1
     assert (out / "report.html").read_text().count("<svg") >= 3
     assert (out / "speedup.svg").exists()

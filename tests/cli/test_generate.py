@@ -137,7 +137,7 @@ def test_stop_strings_end_the_text(run: Run, llama: Path, expected: draftwise.Ge
 DRAFTERS = ["none", "lookup", "draft-model", "text", "ngram", "suffix", "copy", "recycling", "self"]
 
 
-@pytest.mark.parametrize("drafter", [*DRAFTERS, "ngram-online", "exit", "skip", "tli", "slem"])
+@pytest.mark.parametrize("drafter", [*DRAFTERS, "ngram-online", "exit", "skip", "tli", "slem", "tree"])
 def test_every_drafter_gives_the_targets_text(
     drafter: str, run: Run, llama: Path, other_llama: Path, tmp_path: Path, expected: draftwise.Generation
 ) -> None:
@@ -153,6 +153,7 @@ def test_every_drafter_gives_the_targets_text(
         "ngram": ["--ngram", counted, "--drafter", "ngram"],
         "exit": ["--exit-layer", 1],
         "skip": ["--skip-layers", "0-0"],
+        "tree": ["--draft-model", other_llama, "--tree", "3x2x1"],
         "tli": ["--drafter", "tli", "--draft-model", other_llama],
         "slem": ["--drafter", "slem", "--draft-model", other_llama],
     }

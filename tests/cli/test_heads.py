@@ -25,6 +25,19 @@ def test_heads_draft_on_either_engine(run: Run, llama: Path, tmp_path: Path) -> 
         assert [len(step["drafted"]) for step in printed["steps"][:3]] == [0, 1, 1]
 
 
+def test_heads_guess_trees_on_the_torch_engine(run: Run, llama: Path, tmp_path: Path) -> None:
+    heads = save_heads(tmp_path / "heads")
+    result = run(*OPTIONS, "--target", llama, "--heads", heads, "--tree", 3, "--compare")
+    assert (result.code, result.err) == (0, "")
+    printed = json.loads(result.out)
+    assert printed["token_ids"] == printed["plain"]["token_ids"]
+    assert [len(step["drafted"]) for step in printed["steps"][:3]] == [0, 3, 3]
+    for tree, words in (("wide", 'the tree is "wide"; give a number of guesses'), ("4x", 'the tree is "4x"')):
+        assert words in run(*OPTIONS, "--heads", heads, "--tree", tree).err.replace("\n", " ")
+    refused = run(*OPTIONS, "--drafter", "suffix", "--tree", 4).err.replace("\n", " ")
+    assert "the drafter suffix takes no tree; give one to draft-model or heads." in refused
+
+
 def test_heads_that_do_not_fit_are_refused_in_one_sentence(run: Run, llama: Path, tmp_path: Path) -> None:
     heads = save_heads(tmp_path / "heads", width=32)
     result = run(*OPTIONS, "--target", llama, "--heads", heads, "--engine", "torch")

@@ -6,12 +6,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from draftwise.cli.drafting import asked_for, make_drafters
-from draftwise.cli.options import DEFAULT_TARGET, EngineName, TargetOption, TrustRemoteCode
+from draftwise.cli.drafting import DraftersOption, asked_for, engine_for, make_drafters, states_read
+from draftwise.cli.options import (
+    DEFAULT_TARGET,
+    ChatOption,
+    DeviceOption,
+    DtypeOption,
+    EngineName,
+    EngineOption,
+    Loader,
+    MinPOption,
+    TargetOption,
+    ThreadsOption,
+    TopKOption,
+    TopPOption,
+    TrustRemoteCode,
+)
 from draftwise.cli.prompt import as_prompt
 
 if TYPE_CHECKING:
-    from draftwise.models.base import LanguageModel
+    pass
 
 FAULT = 1
 
@@ -23,24 +37,16 @@ def audit(
     ] = None,
     *,
     target: TargetOption = DEFAULT_TARGET,
-    drafter: Annotated[
-        str,
-        typer.Option(
-            help="A way to guess, or several with commas between: lookup, draft-model=MODEL, ngram=PATH.",
-            metavar="A,B,...",
-        ),
-    ] = "lookup",
+    drafter: DraftersOption = "lookup",
     num_draft_tokens: Annotated[
         int | None, typer.Option(help="The most tokens guessed for one target pass.")
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="The tokens of each output that is compared.")] = 64,
     num_prompts: Annotated[int, typer.Option(help="How many prompts of the files are taken.")] = 8,
     temperature: Annotated[float, typer.Option(help="Of positions and samples; 0 leaves samples out.")] = 1.0,
-    top_k: Annotated[int | None, typer.Option(help="Sample from the k most likely tokens.")] = None,
-    top_p: Annotated[float, typer.Option(help="Sample from the fewest tokens with this much mass.")] = 1.0,
-    min_p: Annotated[
-        float, typer.Option(help="Sample from tokens at least this likely next to the likeliest.")
-    ] = 0.0,
+    top_k: TopKOption = None,
+    top_p: TopPOption = 1.0,
+    min_p: MinPOption = 0.0,
     verification: Annotated[str, typer.Option(help="The rule to audit.")] = "auto",
     lenience: Annotated[
         float, typer.Option(help="Of --verification lenient, which is a fault by intent below 1.")
@@ -50,23 +56,17 @@ def audit(
     ] = None,
     seconds: Annotated[float, typer.Option(help="How long to draw samples for.")] = 60.0,
     seed: Annotated[int, typer.Option(help="Of the samples.")] = 0,
-    chat: Annotated[
-        bool | None,
-        typer.Option("--chat/--raw", help="As chat messages; the default where the model has a template."),
-    ] = None,
-    engine: Annotated[EngineName, typer.Option(help="What runs the models; auto: onnx, torch on a GPU.")] = (
-        EngineName.AUTO
-    ),
-    dtype: Annotated[str | None, typer.Option(help="Precision of the models.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads for each model.")] = None,
+    chat: ChatOption = None,
+    engine: EngineOption = EngineName.AUTO,
+    dtype: DtypeOption = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each drafter.")] = False,
     trust_remote_code: TrustRemoteCode = False,
 ) -> int:
     """Compare speculative with plain decoding of a pair; the exit code is 1 if they differ by a fault."""
     from draftwise.auditing import audit as auditing
     from draftwise.auditing.report import sentences
-    from draftwise.models.load import load
     from draftwise.planning.prompts import read_prompts
     from draftwise.sampling import SamplingParams
     from draftwise.verification import find_rule
@@ -77,17 +77,8 @@ def audit(
     wanted = asked_for(drafter)
     texts = [prompt.text for file in prompts or () for prompt in read_prompts(file)][:num_prompts]
 
-    def load_model(source: str) -> "LanguageModel":
-        return load(
-            source,
-            engine=engine,
-            dtype=dtype,
-            device=device,
-            threads=threads,
-            trust_remote_code=trust_remote_code,
-        )
-
-    model = load_model(target)
+    load_model = Loader(engine_for(engine, wanted), dtype, device, threads, trust_remote_code)
+    model = load_model(target, states_read(wanted))
     texts_or_chats = [as_prompt(text, chat, model) for text in texts] if prompts else auditing.PROMPTS
     findings = []
     for guesser in make_drafters(wanted, model, load_model).values():

@@ -9,13 +9,33 @@ from zlib import crc32
 
 import typer
 
-from draftwise.cli.drafting import DrafterName, asked_for, make_drafters
-from draftwise.cli.options import AUTO, DEFAULT_TARGET, EngineName, TrustRemoteCode, draft_tokens, numbers
+from draftwise.cli.drafting import (
+    DrafterName,
+    DraftersOption,
+    asked_for,
+    engine_for,
+    make_drafters,
+    states_read,
+)
+from draftwise.cli.options import (
+    AUTO,
+    DEFAULT_TARGET,
+    ChatOption,
+    DeviceOption,
+    DtypeOption,
+    EngineName,
+    EngineOption,
+    Loader,
+    ThreadsOption,
+    TrustRemoteCode,
+    draft_tokens,
+    numbers,
+)
 from draftwise.cli.prompt import as_prompt
 from draftwise.errors import OptionError
 
 if TYPE_CHECKING:
-    from draftwise.models.base import LanguageModel
+    pass
 
 
 def bench(
@@ -28,13 +48,7 @@ def bench(
     target: Annotated[
         list[str] | None, typer.Option(help="A model; may be repeated.", metavar="MODEL")
     ] = None,
-    drafters: Annotated[
-        str,
-        typer.Option(
-            help="Ways to guess, with commas between: lookup, draft-model=MODEL, ngram=PATH.",
-            metavar="A,B,...",
-        ),
-    ] = "lookup",
+    drafters: DraftersOption = "lookup",
     num_draft_tokens: Annotated[
         str,
         typer.Option(
@@ -46,16 +60,11 @@ def bench(
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens to generate for each.")] = 128,
     rounds: Annotated[int, typer.Option(help="How often each prompt is decoded in each way.")] = 3,
     seed: Annotated[int, typer.Option(help="Of the samples at temperatures above 0.")] = 0,
-    chat: Annotated[
-        bool | None,
-        typer.Option("--chat/--raw", help="As chat messages; the default where the model has a template."),
-    ] = None,
-    engine: Annotated[EngineName, typer.Option(help="What runs the models; auto: onnx, torch on a GPU.")] = (
-        EngineName.AUTO
-    ),
-    dtype: Annotated[str | None, typer.Option(help="Precision of the models.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads for each model.")] = None,
+    chat: ChatOption = None,
+    engine: EngineOption = EngineName.AUTO,
+    dtype: DtypeOption = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Measure speculative beside plain decoding; run it again to go on where it was stopped."""
@@ -66,7 +75,6 @@ def bench(
     from draftwise.benchmarking import pictures, report
     from draftwise.benchmarking.records import Log
     from draftwise.benchmarking.running import Grid, Task, run_benchmark
-    from draftwise.models.load import load
     from draftwise.models.machine import processor
     from draftwise.planning.prompts import read_prompts, some_of_each_task
     from draftwise.progress import shown
@@ -105,18 +113,9 @@ def bench(
     labels = {each.label for each in wanted if each.name is not DrafterName.NONE}
     log = Log(out / "runs.jsonl", conditions, grid.group_size(len(labels)))
 
-    def load_model(source: str) -> "LanguageModel":
-        return load(
-            source,
-            engine=engine,
-            dtype=dtype,
-            device=device,
-            threads=threads,
-            trust_remote_code=trust_remote_code,
-        )
-
+    load_model = Loader(engine_for(engine, wanted), dtype, device, threads, trust_remote_code)
     for source in targets:
-        model = load_model(source)
+        model = load_model(source, states_read(wanted))
         tasks = [
             Task(prompt.task, tuple(encode_prompt(model, as_prompt(prompt.text, chat, model))))
             for prompt in chosen

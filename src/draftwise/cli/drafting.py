@@ -1,16 +1,22 @@
 """Which drafter a command line asks for."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from draftwise.cli.options import EngineName
 from draftwise.errors import OptionError
 
 if TYPE_CHECKING:
     from draftwise.drafters.base import Drafter
+    from draftwise.drafters.growth import Shape
     from draftwise.models.base import LanguageModel
+    from draftwise.models.conversion import HiddenStates
     from draftwise.tokenizer import Tokenizer
 
 NGRAM_ORDER = 3
@@ -33,8 +39,7 @@ class DrafterName(StrEnum):
     SLEM = "slem"
 
 
-# What --draft-model goes with; the last two take one with another tokenizer.
-_DRAFT_MODELS = (DrafterName.DRAFT_MODEL, DrafterName.TLI, DrafterName.SLEM)
+# What a drafter drafts with, where it needs something.
 _SOURCES = {
     DrafterName.DRAFT_MODEL: "MODEL",
     DrafterName.NGRAM: "PATH",
@@ -42,12 +47,16 @@ _SOURCES = {
     DrafterName.TLI: "MODEL",
     DrafterName.SLEM: "MODEL",
 }
+_DRAFT_MODELS = [name for name, source in _SOURCES.items() if source == "MODEL"]
+_TREES = (DrafterName.DRAFT_MODEL, DrafterName.HEADS)  # what can grow one on request
+# What says in options of their own what a drafter is to draft with.
 _OPTIONS = {
     **{drafter: f"--{drafter} {source}" for drafter, source in _SOURCES.items()},
     **dict.fromkeys(_DRAFT_MODELS, "--draft-model MODEL"),
     DrafterName.SUFFIX: "--corpus PATH",
     DrafterName.SELF: "--exit-layer or --skip-layers",
 }
+_TREE = re.compile(r"[1-9]\d*(x[1-9]\d*)*")
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,31 @@ class DrafterOptions:
     corpus: Path | None = None
     exit_layer: int | None = None
     skip_layers: str | None = None
+    tree: str | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a command line asks for, and how it was written; `source`: the model or file to draft with."""
+
+    label: str
+    name: DrafterName
+    source: str | None = None
+    options: DrafterOptions = DrafterOptions()
+
+    def __post_init__(self) -> None:
+        tree = self.options.tree
+        if tree is None:
+            return
+        if self.name not in _TREES:
+            raise OptionError(
+                f"the drafter {self.name} takes no tree; give one to {' or '.join(map(str, _TREES))}."
+            )
+        if not _TREE.fullmatch(tree):
+            raise OptionError(
+                f'the tree is "{tree}"; give a number of guesses, as in 24, or how many there are after each '
+                "guess, as in 4x2x1."
+            )
 
 
 def chosen_drafter(
@@ -65,7 +99,7 @@ def chosen_drafter(
     ngram: Path | None,
     heads: str | None = None,
     options: DrafterOptions = DrafterOptions(),
-) -> DrafterName:
+) -> Wanted:
     """The drafter asked for or implied, else lookup; raises OptionError where options contradict."""
     layers = options.skip_layers if options.exit_layer is None else options.exit_layer
     given = {
@@ -75,7 +109,7 @@ def chosen_drafter(
         DrafterName.SUFFIX: options.corpus,
         DrafterName.SELF: layers,
     }
-    implied = [drafter for drafter, value in given.items() if value is not None]
+    implied = {drafter: str(value) for drafter, value in given.items() if drafter and value is not None}
     chosen = name or next(iter(implied), DrafterName.LOOKUP)
     for drafter in implied:
         if drafter != chosen:
@@ -84,16 +118,7 @@ def chosen_drafter(
             )
     if chosen in _SOURCES and chosen not in implied:
         raise OptionError(f"the drafter {chosen} needs {_OPTIONS[chosen]}.")
-    return chosen
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """One item of --drafters: as it was written, and what it asks for."""
-
-    label: str
-    name: DrafterName
-    source: str | None = None  # the model or file that it drafts with
+    return Wanted(str(chosen), chosen, implied.get(chosen), options)
 
 
 def asked_for(drafters: str) -> list[Wanted]:
@@ -106,9 +131,11 @@ def _wanted(label: str) -> Wanted:
     if name not in list(DrafterName):
         raise OptionError(f'"{name}" is not a drafter; give some of {", ".join(map(_form, DrafterName))}.')
     drafter = DrafterName(name)
+    path, at, tree = source.rpartition("@")
+    source, options = (path, DrafterOptions(tree=tree)) if at and _TREE.fullmatch(tree) else (source, None)
     if (drafter in _SOURCES) != bool(source):
         raise OptionError(f'"{label}" does not ask for a drafter; write {_form(drafter)}.')
-    return Wanted(label, drafter, source or None)
+    return Wanted(label, drafter, source or None, options or DrafterOptions())
 
 
 def _form(drafter: DrafterName) -> str:
@@ -116,35 +143,45 @@ def _form(drafter: DrafterName) -> str:
     return f"{drafter}={_SOURCES[drafter]}" if drafter in _SOURCES else str(drafter)
 
 
+TREE_HELP = "how many guesses, the likeliest, as in 24, or how many after each guess, as in 4x2x1"
+DRAFTERS_HELP = (
+    f"Ways to guess, with commas between: {', '.join(map(_form, DrafterName))}; to guess trees, "
+    f"{' or '.join(f'{_form(drafter)}@TREE' for drafter in _TREES)}, where TREE is {TREE_HELP}."
+)
+DraftersOption = Annotated[str, typer.Option(help=DRAFTERS_HELP, metavar="A,B,...")]
+
+
+def engine_for(engine: EngineName, wanted: Iterable[Wanted]) -> EngineName:
+    """The engine of the target; where none was asked for, one on which all these can draft."""
+    needs_torch = any(each.name is DrafterName.SELF or each.options.tree for each in wanted)
+    return EngineName.TORCH if needs_torch and engine is EngineName.AUTO else engine
+
+
+def states_read(wanted: Iterable[Wanted]) -> "HiddenStates":
+    """The hidden states of the target that these read; raises ModelError for heads that cannot be read."""
+    from draftwise.drafters.heads import layers_read
+
+    heads = [layers_read(str(each.source)) for each in wanted if each.name is DrafterName.HEADS]
+    return (lambda num_layers: [n for layers in heads for n in layers(num_layers)]) if heads else ()
+
+
 def make_drafters(
     wanted: Iterable[Wanted], target: "LanguageModel", load_model: "Callable[[str], LanguageModel]"
 ) -> "dict[str, Drafter]":
     """The drafters by their labels, plain decoding left out; raises what loading raises."""
     return {
-        each.label: make_drafter(
-            each.name,
-            target,
-            each.source,
-            Path(each.source) if each.source else None,
-            load_model,
-            each.source,
-        )
+        each.label: make_drafter(each, target, load_model)
         for each in wanted
         if each.name is not DrafterName.NONE
     }
 
 
 def make_drafter(
-    name: DrafterName,
-    target: "LanguageModel",
-    draft_model: str | None,
-    ngram: Path | None,
-    load_model: "Callable[[str], LanguageModel]",
-    heads: str | None = None,
-    options: DrafterOptions = DrafterOptions(),
+    wanted: Wanted, target: "LanguageModel", load_model: "Callable[[str], LanguageModel]"
 ) -> "Drafter":
-    """The drafter of that name for a target; raises what loading its model or file raises."""
+    """A drafter for a target; raises what loading its model or file raises."""
     from draftwise.drafters.draft_model import DraftModel
+    from draftwise.drafters.heads import load_heads
     from draftwise.drafters.input_copy import InputCopy
     from draftwise.drafters.none import NoDrafter
     from draftwise.drafters.online_ngram import OnlineNgramModel
@@ -152,20 +189,22 @@ def make_drafter(
     from draftwise.drafters.recycling import TokenRecycling
     from draftwise.drafters.translation.model import TranslatedModel
     from draftwise.drafters.translation.text import TextDraftModel
+    from draftwise.drafters.tree import TreeDraftModel
 
-    match name:
+    source, options = str(wanted.source), wanted.options
+    shape = _shape(options.tree)
+    match wanted.name:
         case DrafterName.DRAFT_MODEL:
-            return DraftModel(load_model(str(draft_model)))
+            model = load_model(source)
+            return TreeDraftModel(model, shape) if shape else DraftModel(model)
         case DrafterName.TLI:
-            return DraftModel(TranslatedModel(load_model(str(draft_model)), target))
+            return DraftModel(TranslatedModel(load_model(source), target))
         case DrafterName.SLEM:
-            return TextDraftModel(load_model(str(draft_model)))
+            return TextDraftModel(load_model(source))
         case DrafterName.NGRAM:
-            return _ngram_drafter(Path(str(ngram)), target.tokenizer)
+            return _ngram_drafter(Path(source), target.tokenizer)
         case DrafterName.HEADS:
-            from draftwise.drafters.heads import load_heads
-
-            return load_heads(str(heads), target)
+            return load_heads(source, target, tree=shape)
         case DrafterName.LOOKUP:
             return PromptLookup()
         case DrafterName.NONE:
@@ -180,6 +219,16 @@ def make_drafter(
             return TokenRecycling()
         case DrafterName.SELF:
             return _self_drafter(target, options)
+
+
+def _shape(tree: str | None) -> "Shape | None":
+    """A budget, which goes to the likeliest guesses, or how many guesses follow each."""
+    from draftwise.drafters.growth import DynamicTree, StaticTree
+
+    if tree is None:
+        return None
+    widths = [int(width) for width in tree.split("x")]
+    return StaticTree.branching(*widths) if len(widths) > 1 else DynamicTree(*widths)
 
 
 def keep_corpus(drafter: "Drafter", options: DrafterOptions, tokenizer: "Tokenizer | None") -> None:

@@ -9,13 +9,32 @@ import typer
 
 from draftwise.cli import report
 from draftwise.cli.controls import banned, chosen_grammar, logit_biases
-from draftwise.cli.drafting import DrafterName, DrafterOptions, chosen_drafter, keep_corpus, make_drafter
+from draftwise.cli.drafting import (
+    TREE_HELP,
+    DrafterName,
+    DrafterOptions,
+    chosen_drafter,
+    engine_for,
+    keep_corpus,
+    make_drafter,
+    states_read,
+)
 from draftwise.cli.many import Answers, Texts, answer_all, read_requests
 from draftwise.cli.options import (
     AUTO,
     DEFAULT_TARGET,
+    ChatOption,
+    DeviceOption,
+    DtypeOption,
     EngineName,
+    EngineOption,
+    Loader,
+    MinPOption,
     TargetOption,
+    TemperatureOption,
+    ThreadsOption,
+    TopKOption,
+    TopPOption,
     TrustRemoteCode,
     draft_tokens,
     number,
@@ -27,8 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from draftwise.drafters.base import Drafter
-    from draftwise.models.base import LanguageModel
-    from draftwise.models.conversion import HiddenStates
     from draftwise.types import Step
 
 WARM_UP_TOKENS = 16
@@ -67,6 +84,10 @@ def generate(
     skip_layers: Annotated[
         str | None, typer.Option(help="The drafter self leaves these out, as in 3,5,8-11.", metavar="LAYERS")
     ] = None,
+    tree: Annotated[
+        str | None,
+        typer.Option(help=f"A draft model or heads guess a tree: {TREE_HELP}."),
+    ] = None,
     num_draft_tokens: Annotated[
         str,
         typer.Option(
@@ -76,12 +97,10 @@ def generate(
         ),
     ] = AUTO,
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens to generate.")] = 256,
-    temperature: Annotated[float, typer.Option(help="0 takes the most likely token.")] = 0.0,
-    top_k: Annotated[int | None, typer.Option(help="Sample from the k most likely tokens.")] = None,
-    top_p: Annotated[float, typer.Option(help="Sample from the fewest tokens with this much mass.")] = 1.0,
-    min_p: Annotated[
-        float, typer.Option(help="Sample from tokens at least this likely next to the likeliest.")
-    ] = 0.0,
+    temperature: TemperatureOption = 0.0,
+    top_k: TopKOption = None,
+    top_p: TopPOption = 1.0,
+    min_p: MinPOption = 0.0,
     typical_p: Annotated[
         float, typer.Option(help="Sample from the most typical tokens with this much mass.")
     ] = 1.0,
@@ -119,18 +138,11 @@ def generate(
     ] = 1.0,
     seed: Annotated[int | None, typer.Option(help="Same seed and options, same tokens.")] = None,
     stop: Annotated[list[str] | None, typer.Option(help="End at this text; may be repeated.")] = None,
-    chat: Annotated[
-        bool | None,
-        typer.Option("--chat/--raw", help="As a chat message; the default where the model has a template."),
-    ] = None,
-    engine: Annotated[EngineName, typer.Option(help="What runs the models; auto: onnx, torch on a GPU.")] = (
-        EngineName.AUTO
-    ),
-    dtype: Annotated[
-        str | None, typer.Option(help="onnx: int8 or float32; torch: float32, bfloat16 or float16.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads for each model.")] = None,
+    chat: ChatOption = None,
+    engine: EngineOption = EngineName.AUTO,
+    dtype: DtypeOption = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
     logprobs: Annotated[
         int | None,
         typer.Option(help="With --json or --prompts: log-probabilities, with N alternatives.", metavar="N"),
@@ -157,9 +169,7 @@ def generate(
 ) -> None:
     """Generate text from a prompt, with the target's own distribution."""
     from draftwise.decoding import stream
-    from draftwise.drafters.heads import layers_read
     from draftwise.drafters.none import NoDrafter
-    from draftwise.models.load import load
     from draftwise.prompt import encode_prompt
     from draftwise.request import Request
     from draftwise.sampling import SamplingParams
@@ -186,10 +196,8 @@ def generate(
     stop_strings = tuple(stop or ())
     StopConditions(max_new_tokens, stop_strings=stop_strings)
     find_rule(verification, lenience)
-    options = DrafterOptions(corpus, exit_layer, skip_layers)
-    chosen = chosen_drafter(drafter, draft_model, ngram, heads, options)
-    if chosen is DrafterName.SELF and engine is EngineName.AUTO:
-        engine = EngineName.TORCH  # which hands out single layers
+    options = DrafterOptions(corpus, exit_layer, skip_layers, tree)
+    wanted = chosen_drafter(drafter, draft_model, ngram, heads, options)
     if prompts is not None and (prompt is not None or file is not None or compare):
         raise OptionError("--prompts goes with no other prompt and not with --compare.")
     if out is not None and prompts is None:
@@ -200,19 +208,9 @@ def generate(
         raise OptionError("--logprobs goes with --json or --prompts.")
     text = prompt_text(prompt, file) if prompts is None else ""
 
-    def load_model(source: str, hidden_states: "HiddenStates" = ()) -> "LanguageModel":
-        return load(
-            source,
-            engine=engine,
-            dtype=dtype,
-            device=device,
-            threads=threads,
-            trust_remote_code=trust_remote_code,
-            hidden_states=hidden_states,
-        )
-
-    model = load_model(target, layers_read(heads) if heads is not None else ())
-    guesser = make_drafter(chosen, model, draft_model, ngram, load_model, heads, options)
+    load_model = Loader(engine_for(engine, [wanted]), dtype, device, threads, trust_remote_code)
+    model = load_model(target, states_read([wanted]))
+    guesser = make_drafter(wanted, model, load_model)
     asked = Request(
         as_prompt(text, chat, model),
         sampling=sampling,

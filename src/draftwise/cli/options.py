@@ -1,12 +1,17 @@
 """Options that several subcommands share."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
 from draftwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from draftwise.models.base import LanguageModel
+    from draftwise.models.conversion import HiddenStates
 
 Number = TypeVar("Number")
 DEFAULT_TARGET = "smollm2-135m-instruct"
@@ -29,9 +34,41 @@ TargetOption = Annotated[
         metavar="MODEL",
     ),
 ]
+EngineOption = Annotated[EngineName, typer.Option(help="What runs the models; auto: onnx, torch on a GPU.")]
+DtypeOption = Annotated[
+    str | None, typer.Option(help="onnx: int8 or float32; torch: float32, bfloat16 or float16.")
+]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")]
+ThreadsOption = Annotated[int | None, typer.Option(help="Threads for each model.")]
+ChatOption = Annotated[
+    bool | None,
+    typer.Option("--chat/--raw", help="As chat messages; the default where the model has a template."),
+]
+TemperatureOption = Annotated[float, typer.Option(help="0 takes the most likely token.")]
+TopKOption = Annotated[int | None, typer.Option(help="Sample from the k most likely tokens.")]
+TopPOption = Annotated[float, typer.Option(help="Sample from the fewest tokens with this much mass.")]
+MinPOption = Annotated[
+    float, typer.Option(help="Sample from tokens at least this likely next to the likeliest.")
+]
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with a model.")
 ]
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Loads the models of a command line, as its options say."""
+
+    engine: EngineName
+    dtype: str | None
+    device: str | None
+    threads: int | None
+    trust_remote_code: bool
+
+    def __call__(self, source: str, hidden_states: "HiddenStates" = ()) -> "LanguageModel":
+        from draftwise.models.load import load
+
+        return load(source, hidden_states=hidden_states, **vars(self))
 
 
 def draft_tokens(text: str) -> int | Literal["auto"] | None:

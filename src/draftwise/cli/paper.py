@@ -6,12 +6,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from draftwise.cli.options import DEFAULT_TARGET, EngineName, TargetOption, TrustRemoteCode
+from draftwise.cli.options import (
+    DEFAULT_TARGET,
+    ChatOption,
+    DeviceOption,
+    DtypeOption,
+    EngineName,
+    EngineOption,
+    Loader,
+    TargetOption,
+    ThreadsOption,
+    TrustRemoteCode,
+)
 from draftwise.cli.prompt import as_prompt
 from draftwise.errors import OptionError
 
 if TYPE_CHECKING:
-    from draftwise.models.base import LanguageModel
+    pass
 
 
 def paper(
@@ -38,22 +49,16 @@ def paper(
     num_draft_tokens: Annotated[int, typer.Option(help="γ of the speeds that are measured.")] = 4,
     speed_prompts: Annotated[int, typer.Option(help="Prompts that speeds are measured on.")] = 4,
     rounds: Annotated[int, typer.Option(help="How often each is decoded in each way.")] = 2,
-    chat: Annotated[
-        bool | None,
-        typer.Option("--chat/--raw", help="As chat messages; the default where the model has a template."),
-    ] = None,
-    engine: Annotated[EngineName, typer.Option(help="What runs the models; auto: onnx, torch on a GPU.")] = (
-        EngineName.AUTO
-    ),
-    dtype: Annotated[str | None, typer.Option(help="Precision of the models.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads for each model.")] = None,
+    chat: ChatOption = None,
+    engine: EngineOption = EngineName.AUTO,
+    dtype: DtypeOption = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Regenerate the tables and figures of the paper that speculative decoding comes from."""
     from draftwise import pages, plots
     from draftwise.benchmarking.running import Grid
-    from draftwise.models.load import load
     from draftwise.models.machine import processor
     from draftwise.paper import page, pictures
     from draftwise.paper.study import Study, saved
@@ -71,17 +76,7 @@ def paper(
     drawn = pictures.of_theory()
     results = None
     if questions:
-
-        def load_model(source: str) -> "LanguageModel":
-            return load(
-                source,
-                engine=engine,
-                dtype=dtype,
-                device=device,
-                threads=threads,
-                trust_remote_code=trust_remote_code,
-            )
-
+        load_model = Loader(engine, dtype, device, threads, trust_remote_code)
         model = load_model(target)
         study = Study(
             model,

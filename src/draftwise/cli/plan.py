@@ -2,13 +2,28 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from draftwise.cli.drafting import asked_for, make_drafters
-from draftwise.cli.options import DEFAULT_TARGET, EngineName, TargetOption, TrustRemoteCode
+from draftwise.cli.drafting import DraftersOption, asked_for, engine_for, make_drafters, states_read
+from draftwise.cli.options import (
+    DEFAULT_TARGET,
+    ChatOption,
+    DeviceOption,
+    EngineName,
+    EngineOption,
+    Loader,
+    MinPOption,
+    TargetOption,
+    TemperatureOption,
+    ThreadsOption,
+    TopKOption,
+    TopPOption,
+    TrustRemoteCode,
+)
 from draftwise.cli.prompt import as_prompt
 from draftwise.errors import OptionError
 
@@ -26,13 +41,7 @@ if TYPE_CHECKING:
 def plan(
     *,
     target: TargetOption = DEFAULT_TARGET,
-    drafters: Annotated[
-        str,
-        typer.Option(
-            help="Ways to guess, with commas between: lookup, draft-model=MODEL, ngram=PATH.",
-            metavar="A,B,...",
-        ),
-    ] = "lookup",
+    drafters: DraftersOption = "lookup",
     prompts: Annotated[
         Path,
         typer.Option(help="JSONL of prompts (as Spec-Bench and HumanEval have them), or a text file."),
@@ -40,20 +49,13 @@ def plan(
     prompts_per_task: Annotated[int, typer.Option(help="How many prompts to take of each task.")] = 2,
     max_new_tokens: Annotated[int, typer.Option(help="Tokens that the target writes for each.")] = 128,
     max_draft_tokens: Annotated[int, typer.Option(help="The most tokens to draft that are looked at.")] = 16,
-    temperature: Annotated[float, typer.Option(help="0 takes the most likely token.")] = 0.0,
-    top_k: Annotated[int | None, typer.Option(help="Sample from the k most likely tokens.")] = None,
-    top_p: Annotated[float, typer.Option(help="Sample from the fewest tokens with this much mass.")] = 1.0,
-    min_p: Annotated[
-        float, typer.Option(help="Sample from tokens at least this likely next to the likeliest.")
-    ] = 0.0,
+    temperature: TemperatureOption = 0.0,
+    top_k: TopKOption = None,
+    top_p: TopPOption = 1.0,
+    min_p: MinPOption = 0.0,
     seed: Annotated[int, typer.Option(help="Of the text that the target writes.")] = 0,
-    chat: Annotated[
-        bool | None,
-        typer.Option("--chat/--raw", help="As chat messages; the default where the model has a template."),
-    ] = None,
-    engine: Annotated[EngineName, typer.Option(help="What runs the models; auto: onnx, torch on a GPU.")] = (
-        EngineName.AUTO
-    ),
+    chat: ChatOption = None,
+    engine: EngineOption = EngineName.AUTO,
     dtype: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,8 +63,8 @@ def plan(
             "else the engine's own."
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads for each model.")] = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the plan: FILE.png and FILE.svg.", metavar="FILE")
     ] = None,
@@ -78,7 +80,6 @@ def plan(
     """Predict the speed of each drafter and number of draft tokens, and recommend one or none."""
     from draftwise import plots
     from draftwise.cli import plan_report
-    from draftwise.models.load import load
     from draftwise.planning.check import check as run_check
     from draftwise.planning.prompts import read_prompts, some_of_each_task
     from draftwise.sampling import SamplingParams
@@ -94,21 +95,13 @@ def plan(
     if plot:
         plots.axes()  # refuses before the work where there is no matplotlib
 
-    def load_model(source: str, dtype: str | None = None) -> "LanguageModel":
-        return load(
-            source,
-            engine=engine,
-            dtype=dtype,
-            device=device,
-            threads=threads,
-            trust_remote_code=trust_remote_code,
-        )
-
+    engine = engine_for(engine, wanted)
+    load_model = Loader(engine, None, device, threads, trust_remote_code)
     plans: list[Plan] = []
     checks: list[list[Checked]] = []
     precisions = dtype or _conversions(target, engine, trust_remote_code)
     for precision in precisions:
-        model = load_model(target, precision)
+        model = replace(load_model, dtype=precision)(target, states_read(wanted))
         guessers = make_drafters(wanted, model, load_model)
         made = _plan(
             model, guessers, chosen, chat, sampling, max_new_tokens, max_draft_tokens, seed, remeasure
