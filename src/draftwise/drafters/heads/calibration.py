@@ -37,7 +37,7 @@ def head_accuracies(
             state.forward([text], [0])
             (hidden,) = tap.rows[0]
             logits = method.logits(torch.as_tensor(hidden))
-        for head in range(len(right)):
+        for head in range(min(len(right), len(text) - 2)):
             came = torch.tensor(text[head + 2 :], device=logits.device)
             guesses = logits[: len(came), head].topk(min(num_ranks, logits.shape[-1])).indices
             right[head, : guesses.shape[1]] += (guesses == came[:, None]).sum(0).cpu().numpy()
