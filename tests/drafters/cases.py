@@ -92,6 +92,7 @@ DRAFTERS = [
     ),
     draft_model("draft-model-with-lookup", TABLE, PromptLookup()),
     draft_model("draft-model-with-draft-model", TABLE, DraftModel(TARGET, num_draft_tokens=3)),
+    draft_model("draft-model-with-tree", TABLE, TreeDraftModel(TARGET, StaticTree.branching(2, 1))),
     draft_model(
         "draft-models-and-lookup", TABLE, DraftModel(TARGETS[2], num_draft_tokens=3, drafter=PromptLookup())
     ),

@@ -119,11 +119,13 @@ class Guess(RowDrafter):
 
     default_num_draft_tokens = 9
 
-    def __init__(self, *token_ids: int) -> None:
+    def __init__(self, *token_ids: int, parents: tuple[int, ...] | None = None) -> None:
         self.token_ids = token_ids
+        self.parents = parents
 
     def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
-        return Draft(self.token_ids[: sum(1 for _ in takewhile(limit.allows, range(9)))])
+        count = sum(1 for _ in takewhile(limit.allows, range(9)))
+        return Draft(self.token_ids[:count], None, self.parents and self.parents[:count])
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=str)
@@ -146,6 +148,27 @@ def test_a_guessed_draft_takes_fewer_passes(model: RecordingModel, sampling: Sam
         for longer in ([*context, a, b, (c + 1) % 4], [*context, a, b, (c + 1) % 4, 1, 2, 0]):
             again = ask_one(DraftModel(model).open(TARGET, 1, 100), longer, 3, sampling, seed=1).draft
             assert_same_draft(ask_one(state, longer, 3, sampling, seed=1).draft, again)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=str)
+def test_a_guessed_tree_is_read_as_a_tree(model: RecordingModel, sampling: SamplingParams) -> None:
+    context = [0, 1, 2, 3]
+    alone = ask_one(DraftModel(model).open(TARGET, 1, 100), context, 4, sampling).draft
+    a, b, c, _ = alone.token_ids
+    other = (a + 1) % 4
+    for tokens, parents, feeds in [
+        ((other, a, b), (-1, -1, 1), [[*context, other, a, b], [c]]),  # the second branch was right
+        ((a, other, b), (-1, -1, 0), [[*context, a, other, b], [c]]),
+        ((other, a, b), (-1, -1, 0), [[*context, other, a, b], [b], [c]]),  # right after another token
+        ((4, a, b), (-1, -1, 0), [[*context, a], [b], [c]]),  # a token that the model lacks, and its child
+    ]:
+        state = DraftModel(model, drafter=Guess(*tokens, parents=parents)).open(TARGET, 1, 100)
+        fed(model)
+        assert_same_draft(ask_one(state, context, 4, sampling).draft, alone)
+        assert fed(model) == [[feed] for feed in feeds]
+        longer = [*context, a, b, (c + 1) % 4]
+        again = ask_one(DraftModel(model).open(TARGET, 1, 100), longer, 3, sampling, seed=1).draft
+        assert_same_draft(ask_one(state, longer, 3, sampling, seed=1).draft, again)
 
 
 def test_the_drafter_of_a_draft_model_is_opened_for_it_and_closed() -> None:
