@@ -7,8 +7,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from draftwise.drafters.heads.blockwise import BlockwiseHeads
 from draftwise.drafters.heads.drafter import Heads
-from draftwise.drafters.heads.parallel import FINAL, ParallelHeads
+from draftwise.drafters.heads.medusa import MedusaHeads
+from draftwise.drafters.heads.parallel import FINAL
 from draftwise.errors import OptionError, UnsupportedError
 from draftwise.models.base import Tap
 
@@ -23,7 +25,7 @@ def head_accuracies(
     from one hidden state, and OptionError for texts that are too short.
     """
     method = heads.method
-    if not isinstance(method, ParallelHeads):
+    if not isinstance(method, BlockwiseHeads | MedusaHeads):
         raise UnsupportedError(
             f"{heads.name} has no head for each position; calibrate blockwise or Medusa heads, and give "
             "these a DynamicTree."

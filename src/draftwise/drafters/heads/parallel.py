@@ -1,7 +1,7 @@
 """Heads that each guess one position, all from the hidden state that the output layer read last."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 
@@ -12,11 +12,8 @@ from draftwise.types import Source, Step
 FINAL = -1  # the hidden state that the output layer reads
 
 
-@runtime_checkable
 class ParallelHeads(Protocol):
     """A head for each position of a draft."""
-
-    default_num_draft_tokens: int
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """`[rows, width]` of the last token that the target read to `[rows, positions, vocabulary]`.
