@@ -28,7 +28,8 @@ from draftwise.models.torch.encoder_decoder import EncoderDecoderModel
 from draftwise.request import Request
 from draftwise.sampling import SamplingParams
 from draftwise.types import FinishReason, Generation, Step
-from tests.drafters.conformance import DRAFTERS, TARGET, TOKENIZER, Case
+from tests.drafters.case import Case
+from tests.drafters.cases import ANYWHERE, TARGET, TOKENIZER
 from tests.enumeration import law_of_target
 from tests.models import tiny, tiny_seq2seq
 from tests.models.tiny import one_thread
@@ -78,12 +79,12 @@ TABLE = TabularModel(TARGET.table, tokenizer=TOKENIZER, eos_token_ids=[3])
 STOPS = tuple(TOKENIZER.decode(token_ids) for token_ids in ([0, 1], [2, 2, 0]))
 
 
-@pytest.mark.parametrize("case", DRAFTERS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ANYWHERE, ids=lambda case: case.name)
 def test_eight_rows_are_each_as_alone(case: Case) -> None:
     requests = [varied(seed, 4, stop=STOPS) for seed in range(8)]
-    together = generate_batch(TABLE, requests, drafter=case.drafter, **OWN)
+    together = generate_batch(TABLE, requests, drafter=case.make(TABLE), **OWN)
     for request, generation in zip(requests, together, strict=True):
-        assert_same(generation, alone(TABLE, request, drafter=case.drafter))
+        assert_same(generation, alone(TABLE, request, drafter=case.make(TABLE)))
     assert len({generation.finish_reason for generation in together}) > 2
 
 

@@ -19,7 +19,8 @@ from draftwise.models.torch import TorchModel
 from draftwise.sampling import SamplingParams, adjusted_probs
 from draftwise.scoring import score
 from draftwise.types import Draft, FinishReason, Generation, TokenLogprob
-from tests.drafters.conformance import DRAFTERS, TARGET, Case
+from tests.drafters.case import Case
+from tests.drafters.cases import ANYWHERE, TARGET
 from tests.fakes import GuessingDrafter, PieceTokenizer, RowDrafter
 from tests.models import tiny
 from tests.models.tiny import one_thread
@@ -46,7 +47,7 @@ def plainly(generation: Generation, **options: Any) -> list[TokenLogprob]:
 
 
 @either
-@pytest.mark.parametrize("case", DRAFTERS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ANYWHERE, ids=lambda case: case.name)
 def test_every_drafter_leaves_the_reports_as_they_are(case: Case, distribution: Distribution) -> None:
     """Without controls, as those know in plain steps of one token only some of the text."""
     options: dict[str, Any] = {
@@ -55,7 +56,7 @@ def test_every_drafter_leaves_the_reports_as_they_are(case: Case, distribution: 
         "logprobs_of": distribution,
     }
     result = generate(
-        TARGET, PROMPT, drafter=case.drafter, num_draft_tokens=6, max_new_tokens=25, seed=1, **options
+        TARGET, PROMPT, drafter=case.make(TARGET), num_draft_tokens=6, max_new_tokens=25, seed=1, **options
     )
     assert list(result.logprobs or ()) == plainly(result, **options)
 

@@ -66,7 +66,8 @@ RECYCLING, RECYCLING_TREE = (
 for drafter in (RECYCLING, RECYCLING_TREE):
     drafter.candidates.update({0: (1, 2), 1: (2, 0), 2: (2, 1)})
 
-DRAFTERS = [
+# What drafts for any target, and then what was made for one.
+ANYWHERE = [
     case("none", NoDrafter()),
     case("prompt-lookup", PromptLookup()),
     case("long-prompt-lookup", PromptLookup(draft_lengths=[(1, 5)])),
@@ -116,5 +117,5 @@ DRAFTERS = [
     case("translated-tree", TreeDraftModel(TRANSLATED, StaticTree.branching(2, 2), sampled=True), TRANSLATED),
     case("text", TextDraftModel(FOREIGN)),
     case("several", Several([NoDrafter(), DraftModel(TABLE), PromptLookup()]), TABLE),
-    *HEADS,
 ]
+DRAFTERS = [*ANYWHERE, *HEADS]

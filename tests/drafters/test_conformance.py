@@ -249,7 +249,8 @@ def p_value(case: Case, rule: Rule = RULES["auto"]) -> float:
         closing(case.make(case.target).open(case.target, NUM_ROWS, max_length)) as drafting,
         closing(case.target.open(NUM_ROWS, max_length, taps=drafting.taps)) as cache,
     ):
-        begin(cache, drafting, rows)
+        for row, sequence in enumerate(rows):
+            begin(cache, drafting, [row], sequence)
         while not all(row.finish_reason for row in rows):
             step(cache, drafting, Fixed(2), rows)
     counts = Counter(tuple(row.token_ids[len(PROMPT) :][:2]) for row in rows)
