@@ -23,7 +23,7 @@ def test_a_gguf_file_becomes_a_folder_that_generates(run: Run, llama: Path, tmp_
 
     generated = run(
         *("generate", "The quick brown", "--target", out, "--heads", heads),
-        *("--max-new-tokens", 24, "--compare", "--json"),
+        *("--max-new-tokens", 24, "--num-draft-tokens", "own", "--compare", "--json"),
     )
     assert (generated.code, generated.err) == (0, "")
     printed = json.loads(generated.out)
