@@ -2,6 +2,7 @@
 
 from numbers import Real
 from operator import index
+from types import UnionType
 
 from draftwise.errors import OptionError
 
@@ -19,3 +20,9 @@ def number(name: str, value: object) -> float:
     if not isinstance(value, Real):
         raise OptionError(f"{name} is {value!r}; give a number.")
     return float(value)
+
+
+def of_kind(name: str, value: object, kind: type | UnionType, wanted: str) -> None:
+    """Raise OptionError for anything that is not of a kind; `wanted` says what to give."""
+    if not isinstance(value, kind) or isinstance(value, type):
+        raise OptionError(f"{name} is {value!r}; give {wanted}.")

@@ -150,8 +150,8 @@ class Batch:
     ) -> None:
         if whole_number("num_rows", num_rows) < 1:
             raise OptionError(f"num_rows is {num_rows}; give at least 1.")
-        asked = drafter if isinstance(drafter, Tokens) else [drafter] if drafter else []
-        several = Several([each for each in asked if not isinstance(each, NoDrafter)])
+        asked = drafter if isinstance(drafter, Tokens) and not isinstance(drafter, str) else [drafter]
+        several = Several([each for each in asked if not isinstance(each, NoDrafter | None)])
         if isinstance(num_draft_tokens, str) and num_draft_tokens != "auto":
             raise OptionError(f'num_draft_tokens is {num_draft_tokens!r}; give "auto" or a number.')
         if num_draft_tokens is None or (num_draft_tokens == "auto" and not several.drafters):
@@ -164,9 +164,9 @@ class Batch:
         self._controller: Controller = (
             EachRow(partial(_adaptive, target, several.drafters, num_rows))
             if num_draft_tokens == "auto"
-            else Fixed(num_draft_tokens)
-            if isinstance(num_draft_tokens, int)
             else num_draft_tokens
+            if isinstance(num_draft_tokens, Controller)
+            else Fixed(num_draft_tokens)
         )
         self._rows = [nobody() for _ in range(num_rows)]
         self._joining: list[list[tuple[int, Sequence]]] = []  # those added together, by their rows

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from draftwise.chat_template import Message
 from draftwise.errors import PromptError
-from draftwise.models.base import LanguageModel
+from draftwise.models.base import LanguageModel, refuse_no_model
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Source
 
@@ -21,6 +21,7 @@ EMPTY_PROMPT = "the prompt is empty; give at least one character or one token."
 
 def opening(target: LanguageModel, prompt: Prompt) -> tuple[list[int], Source | None]:
     """The token ids that a sequence begins with, and what the target's encoder, if it has one, reads."""
+    refuse_no_model("target", target)
     if target.encoder is None:
         return encode_prompt(target, prompt), None
     is_sound = isinstance(prompt, np.ndarray) and prompt.dtype.kind == "f"
@@ -35,7 +36,7 @@ def encode_prompt(target: LanguageModel, prompt: Prompt) -> list[int]:
         raise PromptError(NO_PROMPT)
     if len(prompt) == 0:
         raise PromptError(EMPTY_PROMPT)
-    if isinstance(prompt, str) or isinstance(prompt[0], Mapping):
+    if isinstance(prompt, str) or all(isinstance(message, Mapping) for message in prompt):
         if target.tokenizer is None:
             raise PromptError(f"{target.name} has no tokenizer; give the prompt as token ids.")
         _refuse_wordless(prompt, target.tokenizer)

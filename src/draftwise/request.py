@@ -1,9 +1,11 @@
 """What is asked for: a prompt, and all that belongs to its sequence alone."""
 
+from collections.abc import Collection
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
+from draftwise.checks import of_kind
 from draftwise.errors import OptionError, PromptError
 from draftwise.logprobs import Distribution, Logprobs
 from draftwise.models.base import LanguageModel
@@ -70,13 +72,16 @@ class Request:
         with the new tokens, is longer than what the target holds.
         """
         prompt_ids, source = opening(target, self.prompt)
+        sampling = SamplingParams() if self.sampling is None else self.sampling
+        of_kind("sampling", sampling, SamplingParams, "a SamplingParams")
+        of_kind("stop", self.stop, Collection, "text, or a list of texts")
+        of_kind("stop_token_ids", self.stop_token_ids, Collection, "a list of token ids")
         stop_conditions = StopConditions(
             self.max_new_tokens,
             frozenset() if self.ignore_eos else target.eos_token_ids,
             frozenset(self.stop_token_ids),
             (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
         )
-        sampling = self.sampling or SamplingParams()
         if sampling.min_new_tokens > self.max_new_tokens:
             raise OptionError(
                 f"min_new_tokens is {sampling.min_new_tokens} and max_new_tokens {self.max_new_tokens}; give "

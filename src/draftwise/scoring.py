@@ -4,6 +4,7 @@ from collections.abc import Sequence as Tokens
 from contextlib import closing
 from dataclasses import dataclass
 
+from draftwise.checks import of_kind
 from draftwise.errors import PromptError
 from draftwise.logprobs import Logprobs
 from draftwise.models.base import LanguageModel
@@ -47,6 +48,7 @@ def score(
     target holds, and OptionError as `Logprobs` does.
     """
     logprobs = Logprobs(num_top, "adjusted" if sampling else "raw")
+    of_kind("sampling", sampling, SamplingParams | None, "a SamplingParams, or None")
     prompt_ids, source = opening(target, prompt)
     token_ids = _continuation_ids(target, prompt, prompt_ids, continuation)
     length = len(prompt_ids) + len(token_ids) - 1

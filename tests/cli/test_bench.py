@@ -59,7 +59,7 @@ def test_a_benchmark_and_its_report(
     ("options", "words"),
     [
         (["--num-draft-tokens", "0"], "num_draft_tokens is 0"),
-        (["--num-draft-tokens", "some"], '"some" is not a number'),
+        (["--num-draft-tokens", "some"], '--num-draft-tokens is "some"; give a number, auto or own'),
         (["--temperature", "0,hot"], '"hot" is not a number'),
         (["--temperature", "-1"], "temperature is -1.0"),
         (["--rounds", "0"], "rounds is 0"),

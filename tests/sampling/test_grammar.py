@@ -234,6 +234,7 @@ def test_a_grammar_that_minimum_length_contradicts_is_said() -> None:
         (Grammar.json_schema, {"type": "wobble"}, "wobble"),
         (Grammar.json_schema, "{", "not JSON"),
         (Grammar.json_schema, "[1]", "not an object"),
+        (Grammar.json_schema, [], "the JSON schema is"),
     ],
     ids=str,
 )

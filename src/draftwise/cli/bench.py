@@ -29,6 +29,7 @@ from draftwise.cli.options import (
     ThreadsOption,
     TrustRemoteCode,
     draft_tokens,
+    listed,
     numbers,
 )
 from draftwise.cli.prompt import as_prompt
@@ -82,7 +83,7 @@ def bench(
 
     # What can be refused without a model is refused before one is loaded.
     grid = Grid(
-        numbers(draft_tokens, num_draft_tokens),
+        tuple(map(draft_tokens, listed(num_draft_tokens))),
         numbers(float, temperature),
         max_new_tokens,
         rounds,

@@ -37,7 +37,6 @@ from draftwise.cli.options import (
     TopPOption,
     TrustRemoteCode,
     draft_tokens,
-    number,
 )
 from draftwise.cli.prompt import as_prompt, prompt_text
 from draftwise.errors import OptionError
@@ -92,8 +91,8 @@ def generate(
         str,
         typer.Option(
             help="The most tokens guessed for one target pass; auto: as many as pay, by costs that are "
-            "measured once on this machine.",
-            metavar="auto|N",
+            "measured once on this machine; own: the drafter's own number.",
+            metavar="auto|own|N",
         ),
     ] = AUTO,
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens to generate.")] = 256,
@@ -178,7 +177,7 @@ def generate(
     from draftwise.verification import find_rule
 
     # What can be refused without a model is refused before one is loaded.
-    asked_tokens = number(draft_tokens, num_draft_tokens)
+    asked_tokens = draft_tokens(num_draft_tokens)
     sampling = SamplingParams(
         temperature=temperature,
         top_k=top_k,
@@ -202,6 +201,10 @@ def generate(
         raise OptionError("--prompts goes with no other prompt and not with --compare.")
     if out is not None and prompts is None:
         raise OptionError("--out is where the answers to --prompts go; give both.")
+    if batch_size != 1 and prompts is None:
+        raise OptionError("--batch-size goes with --prompts; leave it out for one.")
+    if num_samples < 1:
+        raise OptionError(f"--num-samples is {num_samples}; give at least 1.")
     if num_samples > 1 and compare:
         raise OptionError("--compare is of one output; leave out --num-samples.")
     if logprobs is not None and not (as_json or prompts):

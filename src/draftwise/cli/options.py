@@ -72,13 +72,23 @@ class Loader:
 
 
 def draft_tokens(text: str) -> int | Literal["auto"] | None:
-    """What --num-draft-tokens asks for, as `stream` takes it; raises ValueError where it is no number."""
-    return "auto" if text == AUTO else None if text == OWN else int(text)
+    """What --num-draft-tokens asks for, as `stream` takes it; raises OptionError for anything else."""
+    if text in (AUTO, OWN):
+        return "auto" if text == AUTO else None
+    try:
+        return int(text)
+    except ValueError:
+        raise OptionError(f'--num-draft-tokens is "{text}"; give a number, {AUTO} or {OWN}.') from None
 
 
 def numbers(kind: Callable[[str], Number], text: str) -> tuple[Number, ...]:
     """The numbers in "1,2,3", of `kind`; raises OptionError where one of them is none."""
-    return tuple(number(kind, item) for item in text.split(",") if text)
+    return tuple(number(kind, item) for item in listed(text))
+
+
+def listed(text: str) -> list[str]:
+    """What stands between the commas; nothing in an empty text."""
+    return text.split(",") if text else []
 
 
 def number(kind: Callable[[str], Number], text: str) -> Number:

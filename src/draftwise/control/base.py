@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence as Rows
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from draftwise.sequence import Sequence
 from draftwise.types import Step
@@ -45,6 +45,7 @@ class UpTo:
         return num_drafted < self.num_draft_tokens
 
 
+@runtime_checkable
 class Controller(Protocol):
     """Decides before each step how far to draft, and learns from what became of it."""
 

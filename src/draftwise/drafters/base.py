@@ -1,8 +1,9 @@
 """The protocol of everything that guesses."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from draftwise.checks import of_kind
 from draftwise.control.base import Limit
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
@@ -57,6 +58,7 @@ class DraftState(Protocol):
         ...
 
 
+@runtime_checkable
 class Drafter(Protocol):
     """A way to guess the next tokens; one object serves any number of open states."""
 
@@ -66,3 +68,8 @@ class Drafter(Protocol):
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> DraftState:
         """Start drafting for a target; raises TokenizerMismatchError where the two cannot go together."""
         ...
+
+
+def refuse_no_drafter(value: object) -> None:
+    """Raise OptionError for anything but a drafter, such as its name or its class."""
+    of_kind("a drafter", value, Drafter, "one such as PromptLookup()")

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from draftwise.control.base import Limit, UpTo
 from draftwise.drafters.ahead import Next
-from draftwise.drafters.base import Drafter, DraftState
+from draftwise.drafters.base import Drafter, DraftState, refuse_no_drafter
 from draftwise.drafters.none import NoDrafter
 from draftwise.errors import OptionError, TokenizerMismatchError, UnsupportedError
-from draftwise.models.base import LanguageModel, ModelState, Tap
+from draftwise.models.base import LanguageModel, ModelState, Tap, refuse_no_model
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler
 from draftwise.types import Draft, Probs, Source, Step
@@ -33,8 +33,10 @@ class DraftModel:
     ) -> None:
         if num_draft_tokens < 1:
             raise OptionError(f"num_draft_tokens is {num_draft_tokens}; give at least 1.")
+        refuse_no_model("model", model)
         self.model = model
         self.drafter = drafter or NoDrafter()
+        refuse_no_drafter(self.drafter)
         self.name = name or (f"{model.name} < {drafter.name}" if drafter else model.name)
         self.default_num_draft_tokens = num_draft_tokens
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from draftwise.control.base import Limit, UpTo
-from draftwise.drafters.base import Drafter, DraftState
+from draftwise.drafters.base import Drafter, DraftState, refuse_no_drafter
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler
@@ -14,6 +14,8 @@ class Several:
     """Takes each draft from one of its drafters; give those that cost least first."""
 
     def __init__(self, drafters: Sequence[Drafter]) -> None:
+        for drafter in drafters:
+            refuse_no_drafter(drafter)
         self.drafters = tuple(drafters)
         self.name = " + ".join(drafter.name for drafter in drafters)
         self.default_num_draft_tokens = max(

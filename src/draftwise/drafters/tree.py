@@ -8,7 +8,7 @@ from draftwise.drafters.ahead import likelihood
 from draftwise.drafters.draft_model import refuse_stranger
 from draftwise.drafters.growth import ROOT, DynamicTree, Growth, Shape, Tree
 from draftwise.errors import OptionError
-from draftwise.models.base import LanguageModel, ModelState, Tap, refuse_no_trees
+from draftwise.models.base import LanguageModel, ModelState, Tap, refuse_no_model, refuse_no_trees
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler
 from draftwise.types import Draft, Logits, Source, Step
@@ -35,6 +35,7 @@ class TreeDraftModel:
             raise OptionError(
                 "a dynamic tree leaves out guesses for their value; give a StaticTree to sample."
             )
+        refuse_no_model("model", model)
         self.model = model
         self.sampled = sampled
         self.name = name or f"{model.name} tree"

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from draftwise.checks import of_kind
 from draftwise.errors import UnsupportedError
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits, Source
@@ -23,6 +24,11 @@ class Tap:
     layers: tuple[int, ...]
     rows: Sequence[Sequence[Any]] = ()
     state: "ModelState | None" = None
+
+
+def refuse_no_model(name: str, value: object) -> None:
+    """Raise OptionError for anything but a model, such as its name."""
+    of_kind(name, value, LanguageModel, "a model, as draftwise.load returns it")
 
 
 def refuse_taps(taps: Sequence[Tap], name: str) -> None:
@@ -119,6 +125,7 @@ class ModelState(Protocol):
         ...
 
 
+@runtime_checkable
 class LanguageModel(Protocol):
     """A causal language model over token ids, maybe with an encoder; it serves any number of open states."""
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from draftwise.checks import of_kind
 from draftwise.errors import ModelError, OptionError, UnsupportedError
 from draftwise.models.base import LanguageModel
 from draftwise.models.conversion import HiddenStates, converted, tokenizer_folder
@@ -49,6 +50,7 @@ def load(
     Raises ModelError for a model that cannot be found or read, OptionError for options that do not go
     together, UnsupportedError for an architecture that the engine cannot run.
     """
+    of_kind("source", source, str | Path, "the name of a model or a path")
     if engine not in ENGINES:
         raise OptionError(f'engine "{engine}" is not one of {", ".join(ENGINES)}.')
     if dtype is not None and dtype not in DTYPES:

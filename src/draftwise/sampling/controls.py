@@ -46,7 +46,7 @@ def controls_of(
 
 def biased(logit_bias: Mapping[int, float]) -> Control:
     """Adds a number to the logits of some tokens."""
-    token_ids, biases = list(logit_bias), list(logit_bias.values())
+    token_ids, biases = list(map(int, logit_bias)), list(logit_bias.values())
 
     def control(tokens: TokenIds, logits: Logits) -> Logits:
         logits[token_ids] += np.array(biases, logits.dtype)

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer
 
+from draftwise.checks import of_kind
 from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel
 from draftwise.tokenizer import Tokenizer
@@ -34,6 +35,7 @@ class Grammar:
     @classmethod
     def json_schema(cls, schema: str | Mapping[str, Any]) -> Self:
         """JSON by a schema, which is JSON text or an object; raises OptionError for one it cannot follow."""
+        of_kind("the JSON schema", schema, str | Mapping, "JSON text or an object")
         try:
             parsed = json.loads(schema) if isinstance(schema, str) else dict(schema)
         except ValueError as error:
@@ -45,11 +47,13 @@ class Grammar:
     @classmethod
     def regex(cls, pattern: str) -> Self:
         """Text that a regular expression matches as a whole, in Rust's syntax; raises OptionError."""
+        of_kind("the regular expression", pattern, str, "text")
         return cls(LLMatcher.grammar_from_regex(pattern))
 
     @classmethod
     def lark(cls, rules: str) -> Self:
         """Text by rules in the notation of Lark, from `start` on; raises OptionError."""
+        of_kind("the grammar", rules, str, "text")
         return cls(LLMatcher.grammar_from_lark(rules))
 
     def control(

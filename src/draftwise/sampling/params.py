@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from draftwise.checks import number, whole_number
+from draftwise.checks import number, of_kind, whole_number
 from draftwise.errors import OptionError
 from draftwise.types import Control
 
@@ -87,6 +87,10 @@ class SamplingParams:
                 whole_number("a token id of banned", token_id)
         if not isinstance(self.processors, Sequence) or not all(map(callable, self.processors)):
             raise OptionError("processors holds something that cannot be called; give a list of functions.")
+        if self.grammar is not None:
+            from draftwise.sampling.grammar import Grammar  # llguidance is loaded where one is used
+
+            of_kind("grammar", self.grammar, Grammar, "a Grammar, such as Grammar.regex(...)")
 
 
 def as_sequence(banned: int | Sequence[int] | str) -> Sequence[int] | str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from draftwise.drafters.translation.pieces import Translation
 from draftwise.errors import ModelError, TokenizerMismatchError
-from draftwise.models.base import Encoder, LanguageModel, ModelState, Tap, refuse_taps
+from draftwise.models.base import Encoder, LanguageModel, ModelState, Tap, refuse_no_model, refuse_taps
 from draftwise.types import Logits, Source
 
 
@@ -23,6 +23,8 @@ class TranslatedModel:
     encoder: Encoder | None = None
 
     def __init__(self, model: LanguageModel, target: LanguageModel) -> None:
+        refuse_no_model("model", model)
+        refuse_no_model("target", target)
         self.model = model
         self.translation = Translation.between(target, model)
         ours, theirs = self.translation.target.ids, self.translation.draft.ids

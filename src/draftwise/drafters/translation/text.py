@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from draftwise.control.base import Limit, UpTo
 from draftwise.drafters.draft_model import DraftModel, DraftModelState
 from draftwise.drafters.translation.pieces import Translation
-from draftwise.models.base import LanguageModel, Tap
+from draftwise.models.base import LanguageModel, Tap, refuse_no_model
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler, SamplingParams
 from draftwise.types import Draft, Source, Step
@@ -25,6 +25,7 @@ class TextDraftModel:
     """
 
     def __init__(self, model: LanguageModel, name: str | None = None, num_draft_tokens: int = 4) -> None:
+        refuse_no_model("model", model)
         self.model = model
         self.name = name or f"{model.name} (SLEM)"
         self._drafter = DraftModel(model, self.name, num_draft_tokens)

@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from draftwise.checks import whole_number
 from draftwise.errors import ModelError, OptionError, UnsupportedError
 from draftwise.models.base import Encoder, Tap
 from draftwise.models.onnx.manifest import NUM_LOGITS, SHARED_WEIGHTS, Manifest, hidden_state_name
@@ -256,7 +257,7 @@ def _session_options(threads: int | None) -> ort.SessionOptions:
     options = ort.SessionOptions()
     options.log_severity_level = 3
     if threads is not None:
-        if threads < 1:
+        if whole_number("threads", threads) < 1:
             raise OptionError(f"threads is {threads}; give at least 1.")
         options.intra_op_num_threads = threads
     # Threads that spin after a pass would take the cores from a draft model in the same process.

@@ -14,6 +14,7 @@ from transformers import (
     AutoModelForSpeechSeq2Seq,
 )
 
+from draftwise.checks import whole_number
 from draftwise.errors import ModelError, OptionError
 from draftwise.models.torch.architecture import is_recurrent
 from draftwise.models.torch.encoder_decoder import EncoderDecoderModel
@@ -52,7 +53,7 @@ def load_torch(
     target_device = choose_device(device)
     target_dtype = choose_dtype(dtype, target_device)
     if threads is not None:
-        if threads < 1:
+        if whole_number("threads", threads) < 1:
             raise OptionError(f"threads is {threads}; give at least 1.")
         torch.set_num_threads(threads)
     path = Path(source)
