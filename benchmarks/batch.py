@@ -15,7 +15,7 @@ from statistics import median
 from time import perf_counter
 
 from draftwise import DraftModel, PromptLookup, load
-from draftwise.decoding import Batch
+from draftwise.batch import Batch
 from draftwise.drafters.base import Drafter
 from draftwise.models.base import LanguageModel
 from draftwise.prompt import encode_prompt

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from draftwise.batch import Batch
 from draftwise.batches import generate_batch, generate_samples, run_batch
 from draftwise.control.fixed import Fixed
-from draftwise.decoding import Batch, generate
+from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.growth import DynamicTree, StaticTree

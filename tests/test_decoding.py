@@ -7,11 +7,12 @@ import pytest
 
 from draftwise import decoding
 from draftwise.control.fixed import Fixed
-from draftwise.decoding import generate, step, stream
+from draftwise.decoding import generate, stream
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.errors import DraftwiseError, OptionError, PromptError
+from draftwise.loop import step
 from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel

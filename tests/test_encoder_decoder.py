@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from draftwise.beam import beam_search
 from draftwise.control.fixed import Fixed
-from draftwise.decoding import begin, generate, step
+from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.input_copy import InputCopy
@@ -24,6 +24,7 @@ from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.drafters.suffix import Suffix
 from draftwise.drafters.tree import TreeDraftModel
 from draftwise.errors import PromptError, UnsupportedError
+from draftwise.loop import begin, step
 from draftwise.models.torch import EncoderDecoderModel, TorchModel
 from draftwise.planning import timing
 from draftwise.planning.measure import write_text

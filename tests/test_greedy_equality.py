@@ -9,12 +9,13 @@ import torch
 from transformers import PreTrainedModel
 
 from draftwise.control.fixed import Fixed
-from draftwise.decoding import generate, step
+from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.ngram import NgramModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.loop import step
 from draftwise.models.torch import TorchModel
 from draftwise.randomness import Streams
 from draftwise.sampling import Sampler, SamplingParams

@@ -8,12 +8,13 @@ import pytest
 from draftwise import decoding
 from draftwise.control.base import Limit
 from draftwise.control.fixed import Fixed
-from draftwise.decoding import generate, step
+from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.growth import DynamicTree, StaticTree
 from draftwise.drafters.tree import TreeDraftModel
 from draftwise.errors import UnsupportedError
+from draftwise.loop import step
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness, Streams
 from draftwise.sampling import Sampler, SamplingParams

@@ -10,10 +10,11 @@ import torch
 from scipy.stats import chisquare
 
 from draftwise.control.fixed import Fixed
-from draftwise.decoding import generate, step
+from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.growth import DynamicTree, StaticTree
 from draftwise.drafters.tree import TreeDraftModel
+from draftwise.loop import step
 from draftwise.models.torch import TorchModel, engine
 from draftwise.randomness import Streams
 from draftwise.sampling import Sampler, SamplingParams, adjusted_probs

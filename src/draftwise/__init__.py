@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from draftwise.auditing.audit import Audit, Finding, audit
+    from draftwise.batch import Batch
     from draftwise.batches import generate_batch, generate_samples
-    from draftwise.decoding import Batch, generate, stream
+    from draftwise.decoding import generate, stream
     from draftwise.drafters.base import Drafter
     from draftwise.drafters.corpus import Corpus
     from draftwise.drafters.draft_model import DraftModel

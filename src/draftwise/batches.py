@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Tokens
 from typing import Literal, Unpack
 
+from draftwise.batch import Batch
 from draftwise.checks import whole_number
 from draftwise.control.base import Controller
-from draftwise.decoding import Batch
 from draftwise.drafters.base import Drafter
 from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from draftwise.control.fixed import Fixed
-from draftwise.decoding import begin, generate, step, stream
+from draftwise.decoding import generate, stream
+from draftwise.loop import begin, step
 from draftwise.models.base import LanguageModel
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams

@@ -10,7 +10,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from draftwise import decoding
+from draftwise import loop
 from draftwise.control.base import UpTo
 from draftwise.control.fixed import Fixed
 from draftwise.decoding import generate
@@ -278,7 +278,7 @@ def test_rows_with_controls_of_their_own_are_the_same_alone() -> None:
             closing(TARGET.open(len(rows), 60)) as cache,
         ):
             while not all(row.finish_reason for row in rows):
-                decoding.step(cache, drafting, Fixed(3), rows)
+                loop.step(cache, drafting, Fixed(3), rows)
         return [row.token_ids for row in rows]
 
     assert run(range(4)) == [run([number])[0] for number in range(4)]

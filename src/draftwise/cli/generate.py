@@ -42,7 +42,7 @@ from draftwise.cli.prompt import as_prompt, prompt_text
 from draftwise.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from draftwise.drafters.base import Drafter
     from draftwise.types import Step
@@ -59,7 +59,7 @@ def generate(
     target: TargetOption = DEFAULT_TARGET,
     drafter: Annotated[
         DrafterName | None,
-        typer.Option(help="How to guess; the default is what the options below imply, else lookup."),
+        typer.Option(help="How to guess; the default is what the options below imply, and lookup."),
     ] = None,
     draft_model: Annotated[
         str | None, typer.Option(help="A smaller model that drafts.", metavar="MODEL")
@@ -168,7 +168,7 @@ def generate(
 ) -> None:
     """Generate text from a prompt, with the target's own distribution."""
     from draftwise.decoding import stream
-    from draftwise.drafters.none import NoDrafter
+    from draftwise.drafters.prompt_lookup import PromptLookup
     from draftwise.prompt import encode_prompt
     from draftwise.request import Request
     from draftwise.sampling import SamplingParams
@@ -214,6 +214,9 @@ def generate(
     load_model = Loader(engine_for(engine, [wanted]), dtype, device, threads, trust_remote_code)
     model = load_model(target, states_read([wanted]))
     guesser = make_drafter(wanted, model, load_model)
+    # Where no way to guess is named, lookup is at hand too: it costs nothing, and may be what pays best.
+    beside = [PromptLookup()] if drafter is None and wanted.name is not DrafterName.LOOKUP else []
+    drafters = [*beside, guesser] if asked_tokens == AUTO else [guesser]
     asked = Request(
         as_prompt(text, chat, model),
         sampling=sampling,
@@ -237,14 +240,14 @@ def generate(
             answers,
             num_samples=num_samples,
             max_rows=max(batch_size, num_samples if prompts is None else 1),
-            drafter=guesser,
+            drafter=drafters,
             num_draft_tokens=asked_tokens,
         )
         keep_corpus(guesser, options, model.tokenizer)
         return
     prompt_ids = encode_prompt(model, asked.prompt)
 
-    def steps(using: "Drafter", num_tokens: int = max_new_tokens) -> "Iterator[Step]":
+    def steps(using: "Sequence[Drafter]", num_tokens: int = max_new_tokens) -> "Iterator[Step]":
         return stream(
             model,
             prompt_ids,
@@ -260,13 +263,13 @@ def generate(
         )
 
     if compare:  # first a few tokens each, so that neither side pays for what happens only once
-        for using in (guesser, NoDrafter()):
+        for using in (drafters, []):
             warm_up = max(min_new_tokens, min(WARM_UP_TOKENS, max_new_tokens))
             Generation.of(steps(using, warm_up), len(prompt_ids))
     show = iter if as_json else report.coloured if sys.stdout.isatty() else report.plain
-    generation = Generation.of(show(steps(guesser)), len(prompt_ids))
+    generation = Generation.of(show(steps(drafters)), len(prompt_ids))
     keep_corpus(guesser, options, model.tokenizer)
-    baseline = Generation.of(steps(NoDrafter()), len(prompt_ids)) if compare else None
+    baseline = Generation.of(steps([]), len(prompt_ids)) if compare else None
     if as_json:
         printed = {**report.as_object(generation, baseline), "width_invariant": model.width_invariant}
         print(json.dumps(printed, ensure_ascii=False))

@@ -155,7 +155,7 @@ def answer_all(
     *,
     num_samples: int,
     max_rows: int,
-    drafter: "Drafter",
+    drafter: "Sequence[Drafter]",
     num_draft_tokens: int | Literal["auto"] | None,
 ) -> None:
     """Generate for the requests that are not answered yet, with a bar of how far it is."""

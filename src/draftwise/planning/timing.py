@@ -15,8 +15,8 @@ import numpy as np
 
 from draftwise.control.base import Limit
 from draftwise.control.fixed import Fixed
-from draftwise.decoding import begin, step
 from draftwise.drafters.base import Drafter
+from draftwise.loop import begin, step
 from draftwise.models.base import LanguageModel, Tap, example_of
 from draftwise.progress import Progress
 from draftwise.randomness import Randomness, Streams
