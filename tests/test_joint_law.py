@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftwise import decoding
+from draftwise import loop
 from draftwise.control.base import Limit
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
@@ -275,7 +275,7 @@ def test_faults_are_seen(
     rule: Rule, distributions: type[Distributions], drafter: Drafter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(RULES, "auto", rule)
-    monkeypatch.setattr(decoding, "Distributions", distributions)
+    monkeypatch.setattr(loop, "Distributions", distributions)
     sampling = SamplingParams(1.0, top_p=0.8)
     law = law_of_generate(target(3), PROMPT, 3, drafter=drafter, sampling=sampling, num_draft_tokens=2)
     assert sum(law.values()) == pytest.approx(1, abs=1e-12)

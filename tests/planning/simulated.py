@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from draftwise import decoding
+from draftwise import loop
 from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
@@ -56,7 +56,7 @@ class SlowModel(TabularModel):
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimulatedClock:
     """The clock of the loop, for the test modules that import it."""
     simulated = SimulatedClock()
-    monkeypatch.setattr(decoding, "perf_counter", simulated)
+    monkeypatch.setattr(loop, "perf_counter", simulated)
     return simulated
 
 

@@ -127,7 +127,7 @@ def test_the_output_matches_under_rules_that_are_not_enumerated(verification: st
 
 
 def test_a_grammar_that_sees_the_text_alone_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "Distributions", with_fault(SeesTheTextAlone))
+    monkeypatch.setattr(loop, "Distributions", with_fault(SeesTheTextAlone))
     pattern = PATTERNS["an end that may wait"]
     sampling = SamplingParams(1.2, grammar=Grammar.regex(pattern))
     drafter = GuessingDrafter(lambda tokens: [1])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftwise import decoding
+from draftwise import decoding, loop
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.growth import DynamicTree, StaticTree
@@ -209,7 +209,7 @@ FREQUENCY = replace(WARM, frequency_penalty=0.9)
 @pytest.mark.parametrize("fault", [SeesTheTextAlone, CountsOncePerStep])
 @pytest.mark.parametrize("name", ["a draft model", "a deterministic guess", "a deep tree"])
 def test_faults_are_seen(fault: type[Draft], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "Distributions", with_fault(fault))
+    monkeypatch.setattr(loop, "Distributions", with_fault(fault))
     guesses = GuessingDrafter(lambda tokens: [2, 2, 2])
     drafter = guesses if name == "a deterministic guess" else DRAFTERS[name]
     law = law_of_generate(TARGET, PROMPT, 3, drafter=drafter, sampling=FREQUENCY, num_draft_tokens=2)

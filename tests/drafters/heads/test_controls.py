@@ -40,7 +40,15 @@ def test_no_guess_is_one_that_the_target_must_refuse(
     config, weights = METHODS[method]()
     drafter = Recording(load_heads(published.save(tmp_path, method, config, weights), target, tree=tree))
     sampling = SamplingParams(temperature, **CONTROLS)  # type: ignore[arg-type]
-    generation = generate(target, PROMPT, drafter=drafter, sampling=sampling, max_new_tokens=24, seed=3)
+    generation = generate(
+        target,
+        PROMPT,
+        drafter=drafter,
+        num_draft_tokens=None,
+        sampling=sampling,
+        max_new_tokens=24,
+        seed=3,
+    )
     assert sum(len(draft) for _, draft in drafter.drafts) > 10
     for context, draft in drafter.drafts:
         for index in range(len(draft)):
