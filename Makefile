@@ -13,7 +13,7 @@ demo: $(VENV)/installed
 		"Rewrite this text without spelling mistakes:" --file examples/minutes.txt
 
 test: $(VENV)/installed-dev
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest -n auto --dist loadfile
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check
