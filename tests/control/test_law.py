@@ -34,6 +34,9 @@ class WhereSure(UpTo):
 
 
 class Confident:
+    def begin(self, row: int, sequence: Row) -> None:
+        """Nothing to forget."""
+
     def limits(self, rows: Sequence[Row]) -> list[WhereSure]:
         return [WhereSure(min(2, row.room)) for row in rows]
 
