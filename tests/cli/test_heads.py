@@ -27,7 +27,8 @@ def test_heads_draft_on_either_engine(run: Run, llama: Path, tmp_path: Path) -> 
 
 def test_heads_guess_trees_on_the_torch_engine(run: Run, llama: Path, tmp_path: Path) -> None:
     heads = save_heads(tmp_path / "heads")
-    result = run(*OPTIONS, "--target", llama, "--heads", heads, "--tree", 3, "--compare")
+    options = ["--heads", heads, "--tree", 3, "--num-draft-tokens", "own", "--compare"]
+    result = run(*OPTIONS, "--target", llama, *options)
     assert (result.code, result.err) == (0, "")
     printed = json.loads(result.out)
     assert printed["token_ids"] == printed["plain"]["token_ids"]
