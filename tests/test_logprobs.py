@@ -13,10 +13,10 @@ from draftwise.decoding import generate
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.tree import TreeDraftModel
 from draftwise.errors import OptionError, PromptError
-from draftwise.logprobs import Distribution, Logprobs, likeliest, log_softmax
+from draftwise.logprobs import Distribution, Logprobs, log_softmax
 from draftwise.models.tabular import TabularModel
 from draftwise.models.torch import TorchModel
-from draftwise.sampling import SamplingParams, adjusted_probs
+from draftwise.sampling import SamplingParams, adjusted_probs, likeliest
 from draftwise.scoring import score
 from draftwise.types import Draft, FinishReason, Generation, TokenLogprob
 from tests.drafters.case import Case

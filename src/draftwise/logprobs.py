@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from draftwise.checks import whole_number
 from draftwise.errors import OptionError
-from draftwise.sampling.distribution import kth_largest
+from draftwise.sampling.distribution import likeliest
 from draftwise.types import Logits, Probs, TokenLogprob
 
 Distribution = Literal["raw", "adjusted"]
@@ -68,13 +68,3 @@ def _log(probs: Probs) -> NDArray[np.floating]:
     with np.errstate(divide="ignore"):  # what cannot follow has -inf
         logprobs: NDArray[np.floating] = np.log(probs)
     return logprobs
-
-
-def likeliest(logprobs: NDArray[np.floating], count: int) -> list[int]:
-    """The `count` likeliest tokens, the likeliest first and of equals the first; none that cannot follow."""
-    if not count:
-        return []
-    least = kth_largest(logprobs, min(count, len(logprobs)))
-    candidates = np.flatnonzero((logprobs >= least) & (logprobs > -np.inf))
-    ranked: list[int] = candidates[np.argsort(-logprobs[candidates], kind="stable")][:count].tolist()
-    return ranked

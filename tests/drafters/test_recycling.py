@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from draftwise.control.base import UpTo
 from draftwise.decoding import generate
-from draftwise.drafters.recycling import TokenRecycling, TokenRecyclingState, likeliest
+from draftwise.drafters.recycling import TokenRecycling, TokenRecyclingState
 from draftwise.errors import OptionError
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
-from draftwise.sampling import Sampler, SamplingParams
+from draftwise.sampling import Sampler, SamplingParams, likeliest
 from draftwise.types import Seconds, Step
 
 TARGET = TabularModel.random(50, order=1, seed=0)
@@ -77,7 +77,7 @@ def test_the_likeliest_are_those_that_sorting_finds(size: int, count: int, seed:
     logits = np.round(logits) if tied else logits
     found = likeliest(logits, count)
     assert logits[found].tolist() == sorted(logits.tolist(), reverse=True)[:count]
-    assert len(set(found.tolist())) == min(count, size)
+    assert len(set(found)) == min(count, size)
     assert found[0] == logits.argmax()
 
 

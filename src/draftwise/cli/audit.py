@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -23,9 +23,6 @@ from draftwise.cli.options import (
     TrustRemoteCode,
 )
 from draftwise.cli.prompt import as_prompt
-
-if TYPE_CHECKING:
-    pass
 
 FAULT = 1
 

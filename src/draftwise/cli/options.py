@@ -36,7 +36,8 @@ TargetOption = Annotated[
 ]
 EngineOption = Annotated[EngineName, typer.Option(help="What runs the models; auto: onnx, torch on a GPU.")]
 DtypeOption = Annotated[
-    str | None, typer.Option(help="onnx: int8 or float32; torch: float32, bfloat16 or float16.")
+    str | None,
+    typer.Option(help="onnx: int8, float32, or int4 for draft models; torch: float32, bfloat16 or float16."),
 ]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps, as PyTorch names them.")]
 ThreadsOption = Annotated[int | None, typer.Option(help="Threads for each model.")]

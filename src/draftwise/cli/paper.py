@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,9 +20,6 @@ from draftwise.cli.options import (
 )
 from draftwise.cli.prompt import as_prompt
 from draftwise.errors import OptionError
-
-if TYPE_CHECKING:
-    pass
 
 
 def paper(

@@ -20,9 +20,8 @@ _BEFORE /= _BEFORE.sum()
 _ACCEPTED = 1 / (1 + 2 ** -(np.array([*_OCTAVES, _UNKNOWN_OCTAVE])[:, None] + _SHIFTS))  # `[kinds, shifts]`
 _HAZARD = 0.01  # the chance that the text has become another at a step: what was learnt holds no more
 _FORGET = 0.995  # what is left of an observation after each later step
-_DOUBT = (
-    5.0  # log of how much likelier the shift alone makes what happens, for what kinds learnt to be dropped
-)
+# Log of how much likelier the shift alone makes what happens, for what kinds learnt to be dropped.
+_DOUBT = 5.0
 _PRIOR_WEIGHT = 8.0  # observations that the prior counts for
 
 

@@ -6,12 +6,11 @@ from itertools import product
 from math import prod
 from typing import Protocol, Self
 
-import numpy as np
-
 from draftwise.checks import whole_number
 from draftwise.control.base import Limit
 from draftwise.errors import OptionError
 from draftwise.randomness import Randomness
+from draftwise.sampling import likeliest
 from draftwise.types import Draft, Probs, path_to
 
 ROOT = -1  # the text before the draft
@@ -186,7 +185,7 @@ class DynamicTree:
             aheads = yield level
             below: list[int] = []
             for node, ahead in zip(level, aheads, strict=False):
-                for token_id in _likeliest(ahead, self.width):
+                for token_id in likeliest(ahead, self.width, above=0):
                     likely = likelihood[node] * float(ahead[token_id])
                     if likely > 0:
                         below.append(tree.add(node, token_id))
@@ -211,11 +210,3 @@ def _allowed(tree: Tree, ranking: Sequence[int], likelihood: dict[int, float], l
         reach = likelihood[node]
         index[node] = kept.add(index[tree.parents[node]], tree.token_ids[node])
     return kept.draft()
-
-
-def _likeliest(probs: Probs, count: int) -> list[int]:
-    """The `count` likeliest tokens, the likeliest first, without those of probability zero."""
-    count = min(count, len(probs))
-    best = np.sort(np.argpartition(probs, -count)[-count:])
-    ranked = best[np.argsort(-probs[best], kind="stable")]
-    return [int(token_id) for token_id in ranked if probs[token_id] > 0]

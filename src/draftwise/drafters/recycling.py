@@ -3,19 +3,15 @@
 from collections import ChainMap
 from collections.abc import MutableMapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from draftwise.control.base import Limit
 from draftwise.drafters.likeliest_paths import check_branching, likeliest_paths, refuse_branching
 from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
-from draftwise.sampling import Sampler
-from draftwise.types import Draft, Logits, Source, Step
+from draftwise.sampling import Sampler, likeliest
+from draftwise.types import Draft, Source, Step
 
 Candidates = MutableMapping[int, tuple[int, ...]]
-_BLOCK = 512  # logits whose largest is looked at first
 
 
 class TokenRecycling:
@@ -97,9 +93,7 @@ class TokenRecyclingState:
     def observe(self, step: Step) -> None:
         if step.logits is not None:
             for token_id, logits in zip((self._last[step.row], *step.drafted), step.logits, strict=True):
-                self._new[step.row][token_id] = tuple(
-                    likeliest(logits, self._drafter.num_candidates).tolist()
-                )
+                self._new[step.row][token_id] = tuple(likeliest(logits, self._drafter.num_candidates))
 
     def _finish(self, row: int) -> None:
         if self._drafter.learn:
@@ -109,18 +103,3 @@ class TokenRecyclingState:
     def close(self) -> None:
         for row in range(len(self._new)):
             self._finish(row)
-
-
-def likeliest(logits: Logits, count: int) -> NDArray[np.intp]:
-    """The indices of the `count` largest of `logits` `[vocabulary]`, the largest first.
-
-    They lie in the `count` blocks whose largest are the largest, which is quicker to find than to sort.
-    """
-    starts = np.arange(0, len(logits), _BLOCK)
-    largest = np.maximum.reduceat(logits, starts)
-    blocks = np.argsort(-largest, kind="stable")[:count]
-    within = np.concatenate([np.arange(start, min(start + _BLOCK, len(logits))) for start in starts[blocks]])
-    within.sort()  # so that the first of equals comes first, as with argmax
-    best = np.argsort(-logits[within], kind="stable")[:count]
-    indices: NDArray[np.intp] = within[best]
-    return indices

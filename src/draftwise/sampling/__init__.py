@@ -1,6 +1,6 @@
 """From logits to the next token: what the caller asks for, and the distribution that it makes."""
 
-from draftwise.sampling.distribution import adjusted_probs, kth_largest, nucleus_cutoff, point_mass
+from draftwise.sampling.distribution import adjusted_probs, kth_largest, likeliest, nucleus_cutoff, point_mass
 from draftwise.sampling.params import SamplingParams
 from draftwise.sampling.sampler import Distributions, Sampler
 
@@ -10,6 +10,7 @@ __all__ = [
     "SamplingParams",
     "adjusted_probs",
     "kth_largest",
+    "likeliest",
     "nucleus_cutoff",
     "point_mass",
 ]

@@ -58,6 +58,18 @@ def kth_largest(values: Logits, k: int) -> np.floating:
     return kth
 
 
+def likeliest(scores: Logits, count: int, above: float = -np.inf) -> list[int]:
+    """The indices of the `count` largest of `scores` that are above a bound, the largest first, of equals
+    the first; fewer where there are not so many.
+    """
+    if not count:
+        return []
+    least = kth_largest(scores, min(count, len(scores)))
+    candidates = np.flatnonzero(scores >= least if least > above else scores > above)
+    ranked: list[int] = candidates[np.argsort(-scores[candidates], kind="stable")][:count].tolist()
+    return ranked
+
+
 def nucleus_cutoff(weights: Probs, top_p: float) -> np.floating:
     """The smallest weight in the nucleus: the fewest largest weights that hold `top_p` of the total.
 

@@ -1,5 +1,7 @@
 """What all models of the PyTorch engine have in common."""
 
+from abc import ABC, abstractmethod
+
 import torch
 from transformers import PreTrainedModel
 
@@ -8,7 +10,7 @@ from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits
 
 
-class TransformersModel:
+class TransformersModel(ABC):
     """A transformers model, on the device and in the dtype that it has, in evaluation mode."""
 
     width_invariant = False  # matrix products of different widths round differently
@@ -24,9 +26,9 @@ class TransformersModel:
         eos = model.generation_config.eos_token_id if model.generation_config else config.eos_token_id
         self.eos_token_ids = frozenset([eos] if isinstance(eos, int) else eos or ())
 
+    @abstractmethod
     def refuse_unsupported(self, model: PreTrainedModel) -> None:
         """Raise UnsupportedError for a model that this class cannot run."""
-        raise NotImplementedError
 
     @property
     def weight_bytes(self) -> int:
