@@ -27,7 +27,7 @@ from draftwise.errors import PromptError, UnsupportedError
 from draftwise.loop import begin, step
 from draftwise.models.torch import EncoderDecoderModel, TorchModel
 from draftwise.planning import timing
-from draftwise.planning.measure import write_text
+from draftwise.planning.text import write_text
 from draftwise.request import Request
 from draftwise.sampling import SamplingParams
 from draftwise.sequence import Sequence as Row

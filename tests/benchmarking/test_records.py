@@ -46,7 +46,7 @@ def test_another_benchmark_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "runs.jsonl"
     Log(file, CONDITIONS, 2).add([run(0)])
     before = file.read_bytes()
-    with pytest.raises(OptionError, match="something other than a benchmark with these options"):
+    with pytest.raises(OptionError, match=r"begun under other conditions \(seed: 0 there, 1 here\)"):
         Log(file, {"seed": 1}, 2)
     assert file.read_bytes() == before
     file.write_bytes(b"\xff\xfe")

@@ -77,4 +77,4 @@ def test_files_that_do_not_fit(run: Run, prompts: Path, tmp_path: Path) -> None:
     assert_one_sentence(run("bench", tmp_path / "nowhere", "--out", tmp_path), "nowhere cannot be read")
     assert_one_sentence(run("bench", prompts, "--out", prompts), "cannot be read")
     (tmp_path / "runs.jsonl").write_text("something else\n")
-    assert_one_sentence(run("bench", prompts, "--out", tmp_path), "something other than a benchmark")
+    assert_one_sentence(run("bench", prompts, "--out", tmp_path), "something other than what this")

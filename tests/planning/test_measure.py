@@ -17,7 +17,8 @@ from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
 from draftwise.planning.acceptance import Acceptance, measure_acceptance
-from draftwise.planning.measure import Text, traces, write_text
+from draftwise.planning.measure import traces
+from draftwise.planning.text import Text, write_text
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler, SamplingParams, adjusted_probs
 from draftwise.types import Draft, Step

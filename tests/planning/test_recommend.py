@@ -10,9 +10,9 @@ from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.planning.check import check, errors
-from draftwise.planning.measure import Text, write_text
 from draftwise.planning.plot import draw
 from draftwise.planning.recommend import PLAIN, Plan, make_plan, verdict
+from draftwise.planning.text import Text, write_text
 from draftwise.sampling import SamplingParams
 from tests.fakes import GuessingDrafter
 from tests.planning.simulated import SimulatedClock, SlowModel, clock, silent

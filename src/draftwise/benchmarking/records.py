@@ -1,14 +1,12 @@
 """What a benchmark writes down: one line of JSON for each generation, with every step of it."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
-from zlib import crc32
 
-from draftwise.errors import OptionError
+from draftwise.journal import Journal, digest
 from draftwise.types import Draft, Generation, Step
 
 PLAIN = "none"
@@ -93,8 +91,8 @@ class Run:
 
     @classmethod
     def of(cls, setting: Setting, family: str, prompt: int, round: int, generation: Generation) -> Self:
-        output = f"{crc32(repr(generation.token_ids).encode()):08x}"
-        return cls(setting, family, prompt, round, output, tuple(map(Pass.of, generation.steps)))
+        passes = tuple(map(Pass.of, generation.steps))
+        return cls(setting, family, prompt, round, digest(generation.token_ids), passes)
 
     @property
     def group(self) -> "Group":
@@ -136,39 +134,11 @@ class Log:
         cut off before its `group_size` runs were written is dropped, to be run anew. Raises OptionError where
         the file has other conditions or cannot be read or written.
         """
-        self._file = file
-        self._header = json.dumps({"conditions": dict(conditions)})
-        found = self._taken_up()
+        self._journal = Journal(file, conditions)
+        found = [Run.from_object(fields) for fields in self._journal.read()]
         counts = Counter(run.group for run in found)
         self.runs = [run for run in found if counts[run.group] == group_size]
-        lines = [self._header, *(json.dumps(run.as_object()) for run in self.runs)]
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            partial = file.with_suffix(".partial")
-            partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            partial.replace(file)
-        except OSError as error:
-            raise OptionError(f"{file} cannot be written ({error.strerror}); give another path.") from None
-
-    def _taken_up(self) -> list[Run]:
-        try:
-            lines = self._file.read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return []
-        except (OSError, UnicodeDecodeError) as error:
-            raise OptionError(f"{self._file} cannot be read ({error}); give another path.") from None
-        if not lines or lines[0] != self._header:
-            raise OptionError(
-                f"{self._file} holds something other than a benchmark with these options on this machine; "
-                "give another path, or remove it."
-            )
-        runs = []
-        for line in lines[1:]:
-            try:
-                runs.append(Run.from_object(json.loads(line)))
-            except (ValueError, KeyError, TypeError):
-                break  # the process ended while it wrote
-        return runs
+        self._journal.rewrite(run.as_object() for run in self.runs)
 
     @property
     def groups(self) -> set[Group]:
@@ -178,6 +148,5 @@ class Log:
     def add(self, runs: Iterable[Run]) -> None:
         """Write the runs of one group."""
         added = list(runs)
-        with self._file.open("a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(run.as_object()) + "\n" for run in added))
+        self._journal.add(run.as_object() for run in added)
         self.runs += added

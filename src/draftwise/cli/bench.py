@@ -5,7 +5,6 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from zlib import crc32
 
 import typer
 
@@ -76,6 +75,7 @@ def bench(
     from draftwise.benchmarking import pictures, report
     from draftwise.benchmarking.records import Log
     from draftwise.benchmarking.running import Grid, Task, run_benchmark
+    from draftwise.journal import digest
     from draftwise.models.machine import processor
     from draftwise.planning.prompts import read_prompts, some_of_each_task
     from draftwise.progress import shown
@@ -102,7 +102,7 @@ def bench(
         "drafters": [each.label for each in wanted],
         **asdict(grid),
         "prompts": [str(file) for file in prompts],
-        "digest of the prompts": f"{crc32(repr(chosen).encode()):08x}",
+        "digest of the prompts": digest(chosen),
         "chat": chat,
         "engine": engine,
         "dtype": dtype,

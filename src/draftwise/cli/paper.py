@@ -1,6 +1,7 @@
 """`draftwise paper`: each table and figure of 2211.17192, and the experiments on models at hand."""
 
 import os
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -56,6 +57,7 @@ def paper(
     """Regenerate the tables and figures of the paper that speculative decoding comes from."""
     from draftwise import pages, plots
     from draftwise.benchmarking.running import Grid
+    from draftwise.journal import digest
     from draftwise.models.machine import processor
     from draftwise.paper import page, pictures
     from draftwise.paper.study import Study, saved
@@ -88,14 +90,19 @@ def paper(
             "target": target,
             "draft models": draft_model,
             "prompts": str(prompts),
+            "digest of the prompts": digest(questions),
             "corpus": [str(file) for file in corpus or []],
-            "tokens asked for": tokens,
+            "digest of the corpus": digest(corpora),
             "max_new_tokens": max_new_tokens,
-            "threads": threads,
-            "machine": f"{processor()}, {os.cpu_count()} cores",
+            "chat": chat,
+            "engine": engine,
+            "dtype": dtype,
+            "device": device,
+            "version": version("draftwise"),
         }
+        machine = {"threads": threads, "machine": f"{processor()}, {os.cpu_count()} cores"}
         with shown(None) as progress:
-            results = study.run(tokens, speed_prompts, grid, out / "walltime.jsonl", conditions, progress)
+            results = study.run(tokens, speed_prompts, grid, out, conditions, machine, progress)
         drawn |= study.pictures
         pages.write(out / "results.json", saved(results))
     plots.save(drawn, out)

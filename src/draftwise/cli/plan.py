@@ -154,8 +154,8 @@ def _plan(
     remeasure: bool,
 ) -> "Plan":
     """Have the target write, and predict on that."""
-    from draftwise.planning.measure import write_text
     from draftwise.planning.recommend import make_plan
+    from draftwise.planning.text import write_text
     from draftwise.progress import shown
 
     texts = []

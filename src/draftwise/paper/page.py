@@ -47,21 +47,21 @@ def html(pictures: "Mapping[str, Figure]", results: Mapping[str, Any] | None) ->
 
 
 def _experiments(drawn: Mapping[str, str], results: Mapping[str, Any]) -> list[str]:
-    temperatures = sorted({row["temperature"] for row in results["acceptance"]})
-    alpha = {(row["drafter"], row["temperature"]): row for row in results["acceptance"]}
-    drafters = list(dict.fromkeys(row["drafter"] for row in results["acceptance"]))
+    rates = {(row["drafter"], row["temperature"]): row for row in results["acceptance"]}
+    drafters, temperatures = (list(dict.fromkeys(names)) for names in zip(*rates, strict=True))
     return [
         pages.heading("Table 3: acceptance rates"),
         pages.paragraph(
-            f"Here, the target is {results['target']}. In brackets: the share of positions with a guess."
+            f"Here, the target is {results['target']}. After ±: the standard error. In brackets: the share "
+            "of positions with a guess, where that is not all."
         ),
         pages.table(
             ("drafter", *(f"T = {temperature:g}" for temperature in temperatures), "tokens"),
             (
                 (
                     drafter,
-                    *(_alpha(alpha[drafter, temperature]) for temperature in temperatures),
-                    " + ".join(str(alpha[drafter, temperature]["tokens"]) for temperature in temperatures),
+                    *(_alpha(rates[drafter, temperature]) for temperature in temperatures),
+                    " + ".join(str(rates[drafter, temperature]["tokens"]) for temperature in temperatures),
                 )
                 for drafter in drafters
             ),
@@ -92,7 +92,11 @@ def _experiments(drawn: Mapping[str, str], results: Mapping[str, Any]) -> list[s
         pages.heading("Table 5: lenience"),
         pages.table(
             ("drafter", "T", *(f"l = {lenience:g}" for lenience in published.LENIENCES)),
-            ((row["drafter"], f"{row['temperature']:g}", *row["alphas"]) for row in results["lenience"]),
+            (
+                (drafter, f"{temperature:g}", *_alphas(rates[drafter, temperature]))
+                for temperature in temperatures
+                for drafter in drafters
+            ),
         ),
         pages.paragraph("In the paper (T5-XXL, EnDe):"),
         pages.table(
@@ -113,7 +117,14 @@ def _experiments(drawn: Mapping[str, str], results: Mapping[str, Any]) -> list[s
 
 def _alpha(row: Mapping[str, Any]) -> str:
     covered = "" if row["coverage"] == 1 else f" ({row['coverage']:.2f})"
-    return pages.shown(row["alpha"]) + covered
+    return _alphas(row)[0] + covered
+
+
+def _alphas(row: Mapping[str, Any]) -> list[str]:
+    """α by lenience, each with its standard error where there is one."""
+    alphas = [f"{alpha:.3f}" for alpha in row["alphas"] or ()] or ["-"] * len(published.LENIENCES)
+    errors = [f" ± {error:.3f}" for error in row["errors"] or ()] or [""] * len(alphas)
+    return [alpha + error for alpha, error in zip(alphas, errors, strict=True)]
 
 
 def coloured_text(lines: Lines) -> str:

@@ -14,18 +14,12 @@ from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.ngram import NgramModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.journal import Journal
 from draftwise.models.base import LanguageModel
 from draftwise.paper import pictures
-from draftwise.paper.experiments import (
-    GREEDY,
-    SAMPLED,
-    Progress,
-    acceptance,
-    lenience,
-    run_steps,
-    token_by_token,
-    write_texts,
-)
+from draftwise.paper.acceptance import Rates, measure_texts
+from draftwise.paper.steps import GREEDY, SAMPLED, run_steps, token_by_token
+from draftwise.progress import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,8 +48,8 @@ class Study:
             name: NgramModel.count(counted, target.vocab_size, order, tokenizer=tokenizer, name=name)
             for name, order in (NGRAMS if counted else {}).items()
         }
-        self.models = {name: DraftModel(model, name) for name, model in {**draft_models, **ngrams}.items()}
-        self.drafters: dict[str, Drafter] = {**self.models, "lookup": PromptLookup()}
+        models = {name: DraftModel(model, name) for name, model in {**draft_models, **ngrams}.items()}
+        self.drafters: dict[str, Drafter] = {**models, "lookup": PromptLookup()}
         self.shown = next(iter(draft_models), "lookup")  # the drafter of Figures 1 and 5
         self.pictures: dict[str, Figure] = {}
 
@@ -64,42 +58,47 @@ class Study:
         num_tokens: int,
         speed_prompts: int,
         grid: Grid,
-        log_file: Path,
+        folder: Path,
         conditions: Mapping[str, Any],
+        machine: Mapping[str, Any],
         progress: Progress,
     ) -> dict[str, Any]:
-        """Tables 3, 4 and 5 and Figures 1 and 5 as JSON values; `pictures` then holds the figures."""
-        rates, lenient = [], []
-        for sampling in (GREEDY, SAMPLED):
-            texts = write_texts(
-                self.target, self.prompts, sampling, num_tokens, grid.max_new_tokens, progress
-            )
-            rates += acceptance(self.target, self.drafters, texts, progress)
-            lenient += lenience(self.target, self.models, texts, progress)
-        walltime = self._walltime(speed_prompts, grid, log_file, conditions, progress)
+        """Tables 3, 4 and 5 and Figures 1 and 5 as JSON values; `pictures` then holds the figures.
+
+        In `folder` a line is kept of each text and of each timed run as it is done, and what is there is not
+        done again. `conditions`: JSON values on which the target's texts depend; `machine`: those on which
+        only speeds do. Raises OptionError where what is there has others.
+        """
+        texts = Journal(folder / "texts.jsonl", conditions)
+        texts.rewrite(texts.read())
+        speeds = Log(
+            folder / "walltime.jsonl",
+            {**conditions, **machine, **asdict(grid), "prompts timed": speed_prompts},
+            grid.group_size(len(self.drafters)),
+        )
+        rates = self._rates(num_tokens, grid.max_new_tokens, texts, progress)
         return {
             "target": self.target.name,
-            "conditions": dict(conditions),
-            "acceptance": [asdict(row) for row in rates],
-            "lenience": [asdict(row) for row in lenient],
-            "walltime": walltime,
+            "conditions": {**conditions, **machine, "tokens asked for": num_tokens},
+            "acceptance": [asdict(rate) for rate in rates],
+            "walltime": self._walltime(speed_prompts, grid, speeds, progress),
             "figure_1": self._figure_1(grid),
             "figure_5": self._figure_5(),
         }
 
-    def _walltime(
-        self,
-        speed_prompts: int,
-        grid: Grid,
-        log_file: Path,
-        conditions: Mapping[str, Any],
-        progress: Progress,
-    ) -> list[dict[str, Any]]:
-        log = Log(
-            log_file,
-            {**conditions, **asdict(grid), "prompts": speed_prompts},
-            grid.group_size(len(self.drafters)),
-        )
+    def _rates(
+        self, num_tokens: int, max_new_tokens: int, journal: Journal, progress: Progress
+    ) -> list[Rates]:
+        prompts = [token_ids for _, token_ids in self.prompts]
+        rates = []
+        for sampling in (GREEDY, SAMPLED):
+            measured = measure_texts(
+                self.target, self.drafters, prompts, sampling, num_tokens, max_new_tokens, journal, progress
+            )
+            rates += [Rates.of(drafter, measured) for drafter in self.drafters]
+        return rates
+
+    def _walltime(self, speed_prompts: int, grid: Grid, log: Log, progress: Progress) -> list[dict[str, Any]]:
         tasks = [Task(task, tuple(token_ids)) for task, token_ids in self.prompts[:speed_prompts]]
         run_benchmark(self.target, self.drafters, tasks, grid, log, progress=progress)
         figures = all_figures(log.runs)

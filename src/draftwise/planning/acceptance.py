@@ -7,7 +7,8 @@ import numpy as np
 
 from draftwise.drafters.base import Drafter
 from draftwise.models.base import LanguageModel
-from draftwise.planning.measure import MAX_DRAFT_TOKENS, Text, Trace, traces
+from draftwise.planning.measure import MAX_DRAFT_TOKENS, Trace, traces
+from draftwise.planning.text import Text
 from draftwise.sampling import SamplingParams
 
 

@@ -8,9 +8,9 @@ from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.none import NoDrafter
 from draftwise.models.base import LanguageModel
-from draftwise.planning.measure import Text
 from draftwise.planning.predict import Prediction
 from draftwise.planning.recommend import PLAIN, Choice, Plan
+from draftwise.planning.text import Text
 from draftwise.progress import Progress, shown
 from draftwise.types import Step
 

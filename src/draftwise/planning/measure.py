@@ -7,45 +7,22 @@ this text are a Markov chain over its positions, known for any number of draft t
 text.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat, takewhile
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwise.control.base import UpTo
-from draftwise.decoding import generate
-from draftwise.drafters.base import Drafter, DraftState
-from draftwise.drafters.draft_model import DraftModel
-from draftwise.drafters.prompt_lookup import PromptLookup
-from draftwise.errors import UnsupportedError
-from draftwise.models.base import LanguageModel, refuse_encoder
-from draftwise.prompt import Prompt as AnyPrompt
-from draftwise.prompt import encode_prompt
-from draftwise.randomness import Streams
-from draftwise.sampling import Sampler, SamplingParams, point_mass
+from draftwise.drafters.base import Drafter
+from draftwise.models.base import LanguageModel
+from draftwise.planning.guesses import guesses
+from draftwise.planning.text import Text, samplers_along, scored
+from draftwise.sampling import SamplingParams, point_mass
 from draftwise.theory import acceptance_rate
-from draftwise.types import Draft, Logits, Probs, Seconds, Step
+from draftwise.types import Probs
 
 MAX_DRAFT_TOKENS = 16
-CHUNK = 32  # positions of a text that are scored at once: bounds the memory of their logits
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """What the target wrote after one prompt."""
-
-    task: str
-    prompt_ids: tuple[int, ...]
-    output_ids: tuple[int, ...]
-    max_new_tokens: int
-    sampling: SamplingParams
-    steps: tuple[Step, ...]  # that wrote it: whatever the drafter, the text has the target's distribution
-
-    def __len__(self) -> int:
-        return len(self.output_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +45,6 @@ class Trace:
         return int(self.survival.shape[1]) - 1
 
 
-def write_text(
-    target: LanguageModel,
-    prompt: AnyPrompt,
-    *,
-    task: str = "",
-    sampling: SamplingParams | None = None,
-    max_new_tokens: int = 128,
-    seed: int | None = 0,
-) -> Text:
-    """Have the target answer a prompt; raises what `generate` raises, and UnsupportedError for an encoder."""
-    refuse_encoder(target, "planning")
-    sampling = sampling or SamplingParams()
-    prompt_ids = encode_prompt(target, prompt)
-    drafter = PromptLookup()
-    generation = generate(
-        target,
-        prompt_ids,
-        drafter=drafter,
-        num_draft_tokens=drafter.default_num_draft_tokens,
-        sampling=sampling,
-        max_new_tokens=max_new_tokens,
-        seed=seed,
-    )
-    return Text(task, tuple(prompt_ids), generation.token_ids, max_new_tokens, sampling, generation.steps)
-
-
 def traces(
     target: LanguageModel,
     drafter: Drafter,
@@ -110,14 +61,14 @@ def traces(
     TokenizerMismatchError where the drafter cannot draft for the target, and UnsupportedError for one that
     drafts trees, or samples from the target's hidden states: only a run shows what those do.
     """
-    guesses = _guesses(target, drafter, text, samplings, max_draft_tokens)
+    guessing = guesses(target, drafter, text, samplings, max_draft_tokens)
     rates = np.full((len(samplings), len(text)), np.nan)
     ratios = np.zeros_like(rates)
     lengths = np.zeros(len(text), np.int64)
     copied = np.zeros(len(text), np.int64)
     is_deterministic = False
     for at, (target_probs, guess) in enumerate(
-        zip(_target_probs(target, text, samplings), guesses, strict=True)
+        zip(_target_probs(target, text, samplings), guessing, strict=True)
     ):
         lengths[at] = guess.length
         if not guess.length:
@@ -147,95 +98,6 @@ def traces(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Guess:
-    """What a drafter says at one position: how many tokens, and the first one's q under each sampling.
-
-    `token_ids`: all tokens of a deterministic guess, whose q are point masses; else None.
-    """
-
-    length: int
-    probs: Sequence[Probs] = ()
-    token_ids: tuple[int, ...] | None = None
-
-
-def _guesses(
-    target: LanguageModel,
-    drafter: Drafter,
-    text: Text,
-    samplings: Sequence[SamplingParams],
-    max_draft_tokens: int,
-) -> Iterator[_Guess]:
-    with closing(drafter.open(target, 1, len(text.prompt_ids) + len(text))) as state:
-        if isinstance(drafter, DraftModel):
-            yield from _model_guesses(target, drafter.model, text, samplings, max_draft_tokens)
-            return
-        context = list(text.prompt_ids)
-        drafting = Streams.seeded(0).drafting
-        sampler = Sampler.start(text.sampling, context, target)
-        with _listening(target, state, text) as hear:
-            for token_id in text.output_ids:
-                draft = state.propose([context], [UpTo(max_draft_tokens)], [sampler], [drafting])[0]
-                if draft.parents is not None:
-                    raise UnsupportedError(_only_a_run_shows(drafter.name, "drafts trees"))
-                if state.taps and draft.probs is not None:
-                    raise UnsupportedError(
-                        _only_a_run_shows(drafter.name, "samples from the target's hidden states")
-                    )
-                yield _proposed(draft, samplings, max_draft_tokens)
-                hear(context, token_id)
-                context.append(token_id)
-                sampler = sampler.after([token_id])
-
-
-@contextmanager
-def _listening(
-    target: LanguageModel, state: DraftState, text: Text
-) -> Iterator[Callable[[Sequence[int], int], None]]:
-    """What has a drafter observe the plain steps that write a text, if it reads hidden states of them."""
-    if not state.taps:
-        yield lambda context, token_id: None
-        return
-    length = len(text.prompt_ids) + len(text)
-    with closing(target.open(1, length, taps=state.taps)) as cache:
-
-        def hear(context: Sequence[int], token_id: int) -> None:
-            feed = context[cache.lengths[0] :]
-            cache.forward([feed], [1])
-            state.observe(Step(0, (), 0, (token_id,), ("",), len(feed), Seconds()))
-
-        yield hear
-
-
-def _only_a_run_shows(name: str, reason: str) -> str:
-    return f"what {name} would bring cannot be told from a text, as it {reason}; compare real runs instead."
-
-
-def _proposed(draft: Draft, samplings: Sequence[SamplingParams], max_draft_tokens: int) -> _Guess:
-    if not draft.token_ids:
-        return _Guess(0)
-    if draft.probs is not None:
-        return _Guess(max_draft_tokens, [draft.probs[0]] * len(samplings))
-    first = draft.token_ids[0]
-    return _Guess(len(draft), [point_mass(first, first + 1, np.float64)] * len(samplings), draft.token_ids)
-
-
-def _model_guesses(
-    target: LanguageModel,
-    model: LanguageModel,
-    text: Text,
-    samplings: Sequence[SamplingParams],
-    max_draft_tokens: int,
-) -> Iterator[_Guess]:
-    """A draft model's own distributions, in a few wide passes; none where the text has outgrown it."""
-    readable = max(0, min(len(text), model.max_length + 1 - len(text.prompt_ids)))
-    scores = scored(model, text, readable, width_invariant=False)
-    for logits, samplers in zip(scores, _samplers(target, text, samplings), strict=False):
-        known = logits[: target.vocab_size]
-        yield _Guess(max_draft_tokens, [sampler.probs(known) for sampler in samplers])
-    yield from repeat(_Guess(0), len(text) - readable)
-
-
 def _target_probs(
     target: LanguageModel, text: Text, samplings: Sequence[SamplingParams]
 ) -> Iterator[list[Probs]]:
@@ -245,33 +107,8 @@ def _target_probs(
             yield [point_mass(token_id, token_id + 1, np.float64)] * len(samplings)
         return
     scores = scored(target, text, len(text))
-    for logits, samplers in zip(scores, _samplers(target, text, samplings), strict=True):
+    for logits, samplers in zip(scores, samplers_along(target, text, samplings), strict=True):
         yield [sampler.probs(logits) for sampler in samplers]
-
-
-def _samplers(
-    target: LanguageModel, text: Text, samplings: Sequence[SamplingParams]
-) -> Iterator[list[Sampler]]:
-    """How each token of a text would be drawn under each sampling."""
-    samplers = [Sampler.start(sampling, text.prompt_ids, target) for sampling in samplings]
-    for token_id in text.output_ids:
-        yield samplers
-        samplers = [sampler.after([token_id]) for sampler in samplers]
-
-
-def scored(model: LanguageModel, text: Text, count: int, *, width_invariant: bool = True) -> Iterator[Logits]:
-    """The logits `[vocabulary]` from which each of the first `count` output tokens would be drawn."""
-    # A draft model may know fewer tokens than the target writes; see DraftModelState.
-    fed = [min(token_id, model.vocab_size - 1) for token_id in (*text.prompt_ids, *text.output_ids)]
-    first = len(text.prompt_ids) - 1  # the token whose logits are the first output's
-    if not count:
-        return
-    with closing(model.open(1, first + count, width_invariant=width_invariant)) as state:
-        if first:
-            state.forward([fed[:first]], [1])
-        for start in range(first, first + count, CHUNK):
-            chunk = fed[start : min(start + CHUNK, first + count)]
-            yield from state.forward([chunk], [len(chunk)])[0]
 
 
 def _common(draft: Sequence[int], written: Sequence[int]) -> int:

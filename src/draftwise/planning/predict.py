@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwise.planning.measure import Text, Trace
+from draftwise.planning.measure import Trace
 from draftwise.planning.profile import at_context, interpolated
+from draftwise.planning.text import Text
 from draftwise.planning.timing import Curves
 
 

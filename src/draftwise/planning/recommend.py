@@ -9,9 +9,10 @@ from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.models.base import LanguageModel
 from draftwise.planning.acceptance import Acceptance
-from draftwise.planning.measure import MAX_DRAFT_TOKENS, Text, Trace, traces
+from draftwise.planning.measure import MAX_DRAFT_TOKENS, Trace, traces
 from draftwise.planning.predict import Costs, Prediction, overhead, predict
 from draftwise.planning.profile import BUDGET, Profile, drafter_key, profile_for
+from draftwise.planning.text import Text
 from draftwise.planning.timing import Clock, draft_times
 from draftwise.progress import Progress, shown
 

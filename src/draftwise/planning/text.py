@@ -1,0 +1,81 @@
+"""What a target writes, and how models score it afterwards."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from draftwise.decoding import generate
+from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.models.base import LanguageModel, refuse_encoder
+from draftwise.prompt import Prompt as AnyPrompt
+from draftwise.prompt import encode_prompt
+from draftwise.sampling import Sampler, SamplingParams
+from draftwise.types import Logits, Step
+
+CHUNK = 32  # positions of a text that are scored at once: bounds the memory of their logits
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What the target wrote after one prompt."""
+
+    task: str
+    prompt_ids: tuple[int, ...]
+    output_ids: tuple[int, ...]
+    max_new_tokens: int
+    sampling: SamplingParams
+    steps: tuple[Step, ...]  # that wrote it: whatever the drafter, the text has the target's distribution
+
+    def __len__(self) -> int:
+        return len(self.output_ids)
+
+
+def write_text(
+    target: LanguageModel,
+    prompt: AnyPrompt,
+    *,
+    task: str = "",
+    sampling: SamplingParams | None = None,
+    max_new_tokens: int = 128,
+    seed: int | None = 0,
+) -> Text:
+    """Have the target answer a prompt; raises what `generate` raises, and UnsupportedError for an encoder."""
+    refuse_encoder(target, "planning")
+    sampling = sampling or SamplingParams()
+    prompt_ids = encode_prompt(target, prompt)
+    drafter = PromptLookup()
+    generation = generate(
+        target,
+        prompt_ids,
+        drafter=drafter,
+        num_draft_tokens=drafter.default_num_draft_tokens,
+        sampling=sampling,
+        max_new_tokens=max_new_tokens,
+        seed=seed,
+    )
+    return Text(task, tuple(prompt_ids), generation.token_ids, max_new_tokens, sampling, generation.steps)
+
+
+def scored(model: LanguageModel, text: Text, count: int, *, width_invariant: bool = True) -> Iterator[Logits]:
+    """The logits `[vocabulary]` from which each of the first `count` output tokens would be drawn."""
+    # A draft model may know fewer tokens than the target writes; see DraftModelState.
+    fed = [min(token_id, model.vocab_size - 1) for token_id in (*text.prompt_ids, *text.output_ids)]
+    first = len(text.prompt_ids) - 1  # the token whose logits are the first output's
+    if not count:
+        return
+    with closing(model.open(1, first + count, width_invariant=width_invariant)) as state:
+        if first:
+            state.forward([fed[:first]], [1])
+        for start in range(first, first + count, CHUNK):
+            chunk = fed[start : min(start + CHUNK, first + count)]
+            yield from state.forward([chunk], [len(chunk)])[0]
+
+
+def samplers_along(
+    target: LanguageModel, text: Text, samplings: Sequence[SamplingParams]
+) -> Iterator[list[Sampler]]:
+    """How each token of a text would be drawn under each sampling."""
+    samplers = [Sampler.start(sampling, text.prompt_ids, target) for sampling in samplings]
+    for token_id in text.output_ids:
+        yield samplers
+        samplers = [sampler.after([token_id]) for sampler in samplers]
