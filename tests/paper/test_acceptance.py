@@ -124,8 +124,7 @@ def test_the_exact_greedy_rule_takes_no_tie() -> None:
 def test_alpha_is_that_of_a_trace(sampling: SamplingParams) -> None:
     written = text(sampling)
     found = measure(TARGET, DRAFTERS, written)
-    for name, drafter in DRAFTERS.items():
-        (trace,) = traces(TARGET, drafter, written, [sampling], max_draft_tokens=1)
+    for name, (trace,) in traces(TARGET, DRAFTERS, written, [sampling], max_draft_tokens=1).items():
         rates = trace.rates[~np.isnan(trace.rates)]
         assert found[name].guessed == len(rates)
         assert found[name].accepted[0] == pytest.approx(rates.sum(), abs=1e-12)

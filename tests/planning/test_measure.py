@@ -17,7 +17,7 @@ from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
 from draftwise.planning.acceptance import Acceptance, measure_acceptance
-from draftwise.planning.measure import traces
+from draftwise.planning.measure import Trace, traces
 from draftwise.planning.text import Text, write_text
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler, SamplingParams, adjusted_probs
@@ -31,6 +31,16 @@ SMALL = TabularModel.random(6, order=1, seed=2)
 
 def text(sampling: SamplingParams = GREEDY, max_new_tokens: int = 60, seed: int = 0) -> Text:
     return write_text(TARGET, [1, 2, 3], sampling=sampling, max_new_tokens=max_new_tokens, seed=seed)
+
+
+def traced(
+    drafter: Drafter,
+    written: Text,
+    samplings: Sequence[SamplingParams],
+    max_draft_tokens: int = 16,
+    target: TabularModel = TARGET,
+) -> list[Trace]:
+    return traces(target, {"one": drafter}, written, samplings, max_draft_tokens)["one"]
 
 
 def overlaps(written: Text, sampling: SamplingParams) -> list[float]:
@@ -53,7 +63,7 @@ def test_a_text_is_what_the_target_writes() -> None:
 def test_alpha_is_the_overlap_at_every_temperature(drafter: Drafter) -> None:
     written = text(WARM)
     samplings = [GREEDY, WARM, HOT] if isinstance(drafter, DraftModel) else [WARM]
-    for trace in traces(TARGET, drafter, written, samplings):
+    for trace in traced(drafter, written, samplings):
         assert trace.rates == pytest.approx(overlaps(written, trace.sampling))
         assert Acceptance.of([trace]).alpha == pytest.approx(np.mean(overlaps(written, trace.sampling)))
 
@@ -61,7 +71,7 @@ def test_alpha_is_the_overlap_at_every_temperature(drafter: Drafter) -> None:
 def test_a_point_mass_overlaps_by_its_probability() -> None:
     written = text(WARM)
     always = GuessingDrafter(lambda context: [2, 2])
-    (trace,) = traces(TARGET, always, written, [WARM])
+    (trace,) = traced(always, written, [WARM])
     for at in range(len(written)):
         context = [*written.prompt_ids, *written.output_ids[:at]]
         p = adjusted_probs(TARGET.logits_after(context), WARM)
@@ -71,7 +81,7 @@ def test_a_point_mass_overlaps_by_its_probability() -> None:
 
 
 def test_nothing_drafted_is_no_rate() -> None:
-    (trace,) = traces(TARGET, NoDrafter(), text(), [GREEDY])
+    (trace,) = traced(NoDrafter(), text(), [GREEDY])
     assert Acceptance.of([trace]) == Acceptance(None, {"": None}, [])
     assert not trace.lengths.any()
 
@@ -79,7 +89,7 @@ def test_nothing_drafted_is_no_rate() -> None:
 def test_survival_is_that_of_block_verification() -> None:
     """A draft that is what was written is kept with q P / p of all of it, given that it was written."""
     written = text(WARM)
-    (trace,) = traces(TARGET, DraftModel(SMALL), written, [WARM], max_draft_tokens=3)
+    (trace,) = traced(DraftModel(SMALL), written, [WARM], max_draft_tokens=3)
     for at in range(len(written)):
         p_over_q, block, kept = 1.0, 1.0, [1.0]
         for ahead, token_id in enumerate(written.output_ids[at : at + 3], at):
@@ -101,12 +111,12 @@ def test_rates_by_position_are_those_of_block_verification() -> None:
     found = [
         trace
         for seed in range(30)
-        for trace in traces(
-            target,
+        for trace in traced(
             small,
             write_text(target, [0], sampling=sampling, max_new_tokens=200, seed=seed),
             [sampling],
-            max_draft_tokens=3,
+            3,
+            target,
         )
     ]
     acceptance = Acceptance.of(found)
@@ -135,7 +145,7 @@ def test_acceptance_by_sampling_and_task() -> None:
         write_text(TARGET, [1, 2, 3], task=task, sampling=WARM, max_new_tokens=size, seed=size)
         for task, size in (("a", 20), ("b", 30), ("a", 40))
     ]
-    greedy, warm = measure_acceptance(TARGET, DraftModel(SMALL), written, [GREEDY, WARM])
+    greedy, warm = measure_acceptance(TARGET, {"small": DraftModel(SMALL)}, written, [GREEDY, WARM])["small"]
     for acceptance, sampling in ((greedy, GREEDY), (warm, WARM)):
         rates = [overlaps(one, sampling) for one in written]
         assert acceptance.alpha == pytest.approx(np.mean(np.concatenate(rates)))
@@ -143,14 +153,14 @@ def test_acceptance_by_sampling_and_task() -> None:
             "a": pytest.approx(np.mean(rates[0] + rates[2])),
             "b": pytest.approx(np.mean(rates[1])),
         }
-    assert measure_acceptance(TARGET, NoDrafter(), [], [GREEDY]) == [Acceptance(None, {}, [])]
+    assert measure_acceptance(TARGET, {"no": NoDrafter()}, [], [GREEDY]) == {"no": [Acceptance(None, {}, [])]}
 
 
 def test_a_narrow_or_short_draft_model_is_followed() -> None:
     """Tokens it lacks have probability zero; where the text has outgrown it, it drafts nothing."""
     narrow = TabularModel.random(4, order=1, seed=2, max_length=20)
     written = text()
-    (trace,) = traces(TARGET, DraftModel(narrow), written, [GREEDY], max_draft_tokens=4)
+    (trace,) = traced(DraftModel(narrow), written, [GREEDY], max_draft_tokens=4)
     assert list(trace.lengths) == [4] * 18 + [0] * (len(written) - 18)
     assert np.isnan(trace.rates[18:]).all()
     assert not trace.survival[18:, 1:].any()
@@ -158,7 +168,7 @@ def test_a_narrow_or_short_draft_model_is_followed() -> None:
 
 def test_prompt_lookup_is_replayed() -> None:
     written = Text("", (5, 1, 2, 3, 4), (5, 1, 2, 3, 0), 5, GREEDY, ())
-    (trace,) = traces(TARGET, PromptLookup(((1, 4),)), written, [GREEDY], max_draft_tokens=6)
+    (trace,) = traced(PromptLookup(((1, 4),)), written, [GREEDY], max_draft_tokens=6)
     assert list(trace.lengths) == [0, 4, 4, 4, 4]
     assert [list(row).index(0) - 1 for row in trace.survival] == [0, 3, 2, 1, 0]
     assert list(np.isnan(trace.rates)) == [True, False, False, False, False]
@@ -200,7 +210,7 @@ class Hearable(TabularModel):
 def test_a_drafter_that_listens_hears_the_plain_steps() -> None:
     model = Hearable(TARGET.table)
     drafter = ListeningDrafter(lambda context: [])
-    (trace,) = traces(model, drafter, text(), [GREEDY])
+    (trace,) = traced(drafter, text(), [GREEDY], target=model)
     written = text().output_ids
     guesses = (0, *written[:-1])
     assert list(trace.survival[:, 1]) == [
@@ -208,9 +218,21 @@ def test_a_drafter_that_listens_hears_the_plain_steps() -> None:
     ]
     drafter.heard, drafter.samples = 0, True
     with pytest.raises(UnsupportedError, match="samples from the target's hidden states"):
-        traces(model, drafter, text(), [GREEDY])
+        traced(drafter, text(), [GREEDY], target=model)
+
+
+def test_drafters_are_traced_side_by_side_as_they_are_alone() -> None:
+    written = text(WARM)
+    drafters: dict[str, Drafter] = {"small": DraftModel(SMALL), "lookup": PromptLookup(), "none": NoDrafter()}
+    together = traces(TARGET, drafters, written, [WARM, HOT])
+    for name, drafter in drafters.items():
+        for one, alone in zip(together[name], traced(drafter, written, [WARM, HOT]), strict=True):
+            assert one.sampling == alone.sampling
+            assert np.array_equal(one.rates, alone.rates, equal_nan=True)
+            assert np.array_equal(one.survival, alone.survival)
+            assert np.array_equal(one.lengths, alone.lengths)
 
 
 def test_trees_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="drafts trees"):
-        traces(TARGET, TreeDrafter(lambda context: [1]), text(), [GREEDY])
+        traced(TreeDrafter(lambda context: [1]), text(), [GREEDY])

@@ -50,7 +50,7 @@ def test_greedy_passes_are_known_exactly(name: str, num_draft_tokens: int, eos: 
     for seed in range(6):
         target = TabularModel.random(5, order=2, seed=seed, eos_token_ids=eos)
         text = write_text(target, [1, 0, 3], max_new_tokens=33)
-        (trace,) = traces(target, DRAFTERS[name], text, [GREEDY])
+        ((trace,),) = traces(target, {name: DRAFTERS[name]}, text, [GREEDY]).values()
         found = total(trace, num_draft_tokens)
         run = generate(
             target,
@@ -72,7 +72,7 @@ def test_sampled_passes_are_right_on_average(name: str) -> None:
     foretold, real = [], []
     for seed in range(150):
         text = write_text(target, [1, 0], sampling=WARM, max_new_tokens=40, seed=seed)
-        (trace,) = traces(target, drafter, text, [WARM])
+        ((trace,),) = traces(target, {name: drafter}, text, [WARM]).values()
         foretold.append(total(trace, 3).passes)
         run = generate(
             target,

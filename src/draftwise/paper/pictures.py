@@ -19,6 +19,9 @@ COLOURS = {
 }
 ALPHA = "acceptance rate α"
 MOST_LINES = 24  # of Figure 1
+FONT_SIZE = 8.77  # points: so that a character is a whole number of dots, 11, in a PNG
+ADVANCE = 0.602 * FONT_SIZE / 72  # inches: the width of a character of the monospaced font
+LINE_HEIGHT = 0.24
 Lines = Sequence[Sequence[tuple[str, str]]]  # for each step, pieces of text and what became of them
 
 
@@ -46,10 +49,18 @@ def figure_1(lines: Lines) -> "Figure":
     """Generated text, a line for each target pass, coloured by what became of each guess."""
     lines = lines[:MOST_LINES]
     width = max(60, *(sum(len(visible(piece)) for piece, _ in line) for line in lines))
-    figure, (ax,) = plots.axes(0.085 * width + 0.8, 0.24 * len(lines) + 0.6)
-    ax.set(xlim=(-4, width), ylim=(len(lines) + 0.5, -1.5))
+    left, right, top, bottom = -4, width + 1, -2, len(lines)  # in characters and lines
+    figure, (ax,) = plots.axes(ADVANCE * (right - left), LINE_HEIGHT * (bottom - top))
+    figure.set_layout_engine("none")
+    ax.set_position((0, 0, 1, 1))
+    ax.set(xlim=(left, right), ylim=(bottom, top))
     ax.set_axis_off()
-    font: dict[str, Any] = {"family": "monospace", "fontsize": 9, "va": "center", "parse_math": False}
+    font: dict[str, Any] = {
+        "family": "monospace",
+        "fontsize": FONT_SIZE,
+        "va": "center",
+        "parse_math": False,
+    }
     at = 0
     for name, colour in COLOURS.items():
         ax.text(at, -1, f"■ {name}", color=colour, **font)
@@ -60,8 +71,9 @@ def figure_1(lines: Lines) -> "Figure":
         for piece, origin in line:
             text = visible(piece)
             ax.text(column, row, text, color=COLOURS[origin], **font)
-            if origin == "rejected" and text:
-                ax.plot((column, column + len(text)), (row, row), color=COLOURS[origin], linewidth=0.8)
+            if origin == "rejected":
+                struck = (column + len(text) - len(text.lstrip()), column + len(text.rstrip()))
+                ax.plot(struck, (row, row), color=COLOURS[origin], linewidth=0.8)
             column += len(text)
     return figure
 
@@ -72,13 +84,13 @@ def visible(piece: str) -> str:
 
 
 def figure_5(traces: Mapping[str, Sequence[Pass]]) -> "Figure":
-    """When the draft model and the target ran, for the same number of tokens under several γ."""
+    """When the drafter and the target ran, for the same number of tokens under several γ."""
     figure, (ax,) = plots.axes(9.6, 0.9 + 0.6 * len(traces))
     for row, passes in enumerate(traces.values()):
         _draw_trace(ax, row, passes)
     ax.set_yticks(range(len(traces)), list(traces))
     ax.set(ylim=(len(traces) - 0.4, -0.9), xlabel="milliseconds")
-    ax.bar(0, 0, color=plots.DRAFT, label="draft model")
+    ax.bar(0, 0, color=plots.DRAFT, label="drafter")
     ax.bar(0, 0, color=plots.TARGET, label="target")
     ax.legend(loc="upper right", ncols=2)
     ax.grid(axis="y", visible=False)

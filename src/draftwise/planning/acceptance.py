@@ -35,14 +35,20 @@ class Acceptance:
 
 def measure_acceptance(
     target: LanguageModel,
-    drafter: Drafter,
+    drafters: Mapping[str, Drafter],
     texts: Sequence[Text],
     samplings: Sequence[SamplingParams],
     max_draft_tokens: int = MAX_DRAFT_TOKENS,
-) -> list[Acceptance]:
-    """The acceptance under each of `samplings`, from one pass over each text; raises what `traces` raises."""
-    by_text = [traces(target, drafter, text, samplings, max_draft_tokens) for text in texts]
-    return [Acceptance.of([found[index] for found in by_text]) for index in range(len(samplings))]
+) -> dict[str, list[Acceptance]]:
+    """For each drafter the acceptance under each of `samplings`; each model reads each text once.
+
+    Raises what `traces` raises.
+    """
+    by_text = [traces(target, drafters, text, samplings, max_draft_tokens) for text in texts]
+    return {
+        name: [Acceptance.of([found[name][index] for found in by_text]) for index in range(len(samplings))]
+        for name in drafters
+    }
 
 
 def _alpha(found: Sequence[Trace]) -> float | None:

@@ -7,7 +7,7 @@ this text are a Markov chain over its positions, known for any number of draft t
 text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from draftwise.drafters.base import Drafter
 from draftwise.models.base import LanguageModel
-from draftwise.planning.guesses import guesses
+from draftwise.planning.guesses import Guess, guesses
 from draftwise.planning.text import Text, samplers_along, scored
 from draftwise.sampling import SamplingParams, point_mass
 from draftwise.theory import acceptance_rate
@@ -47,55 +47,68 @@ class Trace:
 
 def traces(
     target: LanguageModel,
-    drafter: Drafter,
+    drafters: Mapping[str, Drafter],
     text: Text,
     samplings: Sequence[SamplingParams],
     max_draft_tokens: int = MAX_DRAFT_TOKENS,
-) -> list[Trace]:
-    """A trace for each of `samplings`, from one pass over the text.
+) -> dict[str, list[Trace]]:
+    """For each drafter a trace for each of `samplings`; each model reads the text once.
 
     A drafter that samples is taken to draw each token from a distribution that its prefix alone determines,
     as a draft model does. The chance that several tokens are accepted in a row is exact under the sampling
     that the text was written with, and for block verification; under another it is the product of their
-    Σ min(p, q), which is that of token-wise verification. Raises
-    TokenizerMismatchError where the drafter cannot draft for the target, and UnsupportedError for one that
-    drafts trees, or samples from the target's hidden states: only a run shows what those do.
+    Σ min(p, q), which is that of token-wise verification. Raises what `guesses` raises.
     """
-    guessing = guesses(target, drafter, text, samplings, max_draft_tokens)
-    rates = np.full((len(samplings), len(text)), np.nan)
-    ratios = np.zeros_like(rates)
-    lengths = np.zeros(len(text), np.int64)
-    copied = np.zeros(len(text), np.int64)
-    is_deterministic = False
-    for at, (target_probs, guess) in enumerate(
-        zip(_target_probs(target, text, samplings), guessing, strict=True)
-    ):
-        lengths[at] = guess.length
+    replays = [_Replay(text, samplings, max_draft_tokens) for _ in drafters]
+    guessing = (guesses(target, drafter, text, samplings, max_draft_tokens) for drafter in drafters.values())
+    positions = zip(_target_probs(target, text, samplings), *guessing, strict=True)
+    for at, (target_probs, *guessed) in enumerate(positions):
+        for replay, guess in zip(replays, guessed, strict=True):
+            replay.add(at, target_probs, guess)
+    return {name: replay.traces() for name, replay in zip(drafters, replays, strict=True)}
+
+
+class _Replay:
+    """What becomes of one drafter's guesses, position by position."""
+
+    def __init__(self, text: Text, samplings: Sequence[SamplingParams], max_draft_tokens: int) -> None:
+        self._text = text
+        self._samplings = samplings
+        self._max_draft_tokens = max_draft_tokens
+        self._rates = np.full((len(samplings), len(text)), np.nan)
+        self._ratios = np.zeros_like(self._rates)  # q / p of what was written
+        self._lengths = np.zeros(len(text), np.int64)
+        self._copied = np.zeros(len(text), np.int64)  # how many tokens of a deterministic guess were written
+        self._is_deterministic = False
+
+    def add(self, at: int, target_probs: Sequence[Probs], guess: Guess) -> None:
+        self._lengths[at] = guess.length
         if not guess.length:
-            continue
+            return
+        written = self._text.output_ids[at]
         for index, (p, q) in enumerate(zip(target_probs, guess.probs, strict=True)):
-            rates[index, at] = acceptance_rate(p, q)
-            written = text.output_ids[at]
-            ratios[index, at] = (
+            self._rates[index, at] = acceptance_rate(p, q)
+            self._ratios[index, at] = (
                 _probability(q, written) / _probability(p, written)
-                if samplings[index] == text.sampling
-                else rates[index, at]
+                if self._samplings[index] == self._text.sampling
+                else self._rates[index, at]
             )
         if guess.token_ids is not None:
-            is_deterministic = True
-            copied[at] = _common(guess.token_ids, text.output_ids[at:])
-    return [
-        Trace(
-            text,
-            sampling,
-            rates[index],
-            lengths,
-            _replayed(copied, max_draft_tokens)
-            if is_deterministic
-            else _chained(ratios[index], max_draft_tokens),
-        )
-        for index, sampling in enumerate(samplings)
-    ]
+            self._is_deterministic = True
+            self._copied[at] = _common(guess.token_ids, self._text.output_ids[at:])
+
+    def traces(self) -> list[Trace]:
+        most = self._max_draft_tokens
+        return [
+            Trace(
+                self._text,
+                sampling,
+                rates,
+                self._lengths,
+                _replayed(self._copied, most) if self._is_deterministic else _chained(ratios, most),
+            )
+            for sampling, rates, ratios in zip(self._samplings, self._rates, self._ratios, strict=True)
+        ]
 
 
 def _target_probs(

@@ -1,6 +1,6 @@
 """Which drafter and how many tokens to draft, for a target and the prompts that it is meant for."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -111,10 +111,9 @@ def make_plan(
     `budget`, `remeasure` and `clock`: as of `profile_for`.
     """
     with shown(progress) as report:
-        found = {  # what cannot be predicted is refused here, before anything is timed
-            name: _traced(target, drafter, texts, max_draft_tokens, _stage(report, f"replaying {name}"))
-            for name, drafter in drafters.items()
-        }
+        everyone = {PLAIN: NoDrafter(), **drafters}
+        # What cannot be predicted is refused here, before anything is timed.
+        found = _traced(target, everyone, texts, max_draft_tokens, report)
         profile = profile_for(
             target,
             list(drafters.values()),
@@ -140,26 +139,23 @@ def make_plan(
             choices = _choices(name, found[name], costs, range(1, max_draft_tokens + 1))
             acceptance = Acceptance.of(found[name])
             candidates.append(Candidate(name, acceptance, _memory_cost(drafter, target), choices))
-    nothing = [trace for text in texts for trace in traces(target, NoDrafter(), text, [text.sampling], 1)]
-    (plain,) = _choices(PLAIN, nothing, Costs(profile.verify, None, other), range(1))
+        (plain,) = _choices(PLAIN, found[PLAIN], Costs(profile.verify, None, other), range(1))
     return Plan(target.name, profile.conditions.runs_on, profile, texts, plain, candidates)
-
-
-def _stage(progress: Progress, name: str) -> Callable[[float], None]:
-    return lambda fraction: progress(name, fraction)
 
 
 def _traced(
     target: LanguageModel,
-    drafter: Drafter,
+    drafters: Mapping[str, Drafter],
     texts: Sequence[Text],
     max_draft_tokens: int,
-    progress: Callable[[float], None],
-) -> list[Trace]:
-    found = []
+    progress: Progress,
+) -> dict[str, list[Trace]]:
+    """A trace of each text for each drafter."""
+    found: dict[str, list[Trace]] = {name: [] for name in drafters}
     for done, text in enumerate(texts, start=1):
-        found += traces(target, drafter, text, [text.sampling], max_draft_tokens)
-        progress(done / len(texts))
+        for name, each in traces(target, drafters, text, [text.sampling], max_draft_tokens).items():
+            found[name] += each
+        progress("replaying the drafters", done / len(texts))
     return found
 
 
