@@ -118,6 +118,7 @@ class PieceTokenizer(Tokenizer):
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self.pieces = pieces
+        self._source = None
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         return [self.pieces.index(character.encode()) for character in text]

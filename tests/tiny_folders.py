@@ -1,9 +1,12 @@
 """Model folders small enough to be made inside a test."""
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import gguf
+import sentencepiece
 import tokenizers
 import torch
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -83,6 +86,54 @@ def save_encoder_decoder(folder: Path, architecture: str = "t5-gated", seed: int
         seed=seed, vocab_size=320, eos_token_id=SPECIAL.index("<|im_end|>")
     ).save_pretrained(folder)
     return save_tokenizer(byte_level(), folder)
+
+
+GERMAN = [
+    "Der schnelle braune Fuchs springt über den faulen Hund, größer als Straßen.",
+    "Spekulatives Dekodieren entwirft ein paar Token, und das Ziel prüft sie in einem Durchgang.",
+]
+
+
+def sentencepiece_model(corpus: list[str], size: int, **options: Any) -> bytes:
+    """The content of a file as SentencePiece saves it."""
+    file = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus),
+        model_writer=file,
+        vocab_size=size,
+        character_coverage=1.0,
+        minloglevel=2,
+        **options,
+    )
+    return file.getvalue()
+
+
+def save_marian(folder: Path, seed: int = 3) -> Path:
+    """A folder as Helsinki-NLP's are: no tokenizer.json, and pieces of each language in one vocab.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = {"</s>": 0, "<unk>": 1, ">>de<<": 2}
+    for name, corpus in (("source", CORPUS), ("target", GERMAN)):
+        file = folder / f"{name}.spm"
+        file.write_bytes(sentencepiece_model(corpus, 80, hard_vocab_limit=False))
+        model = sentencepiece.SentencePieceProcessor(model_file=str(file))
+        for piece in map(model.id_to_piece, reversed(range(3, model.get_piece_size()))):
+            vocabulary.setdefault(piece, len(vocabulary))
+    for piece in ("q", "▁the"):  # which Marian never saw, though they are pieces
+        vocabulary[f"{piece}, not seen"] = vocabulary.pop(piece)
+    vocabulary["<pad>"] = pad = len(vocabulary)
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    (folder / "tokenizer_config.json").write_text('{"source_lang": "en", "target_lang": "de"}')
+    model = ENCODER_DECODERS["marian"](
+        seed=seed,
+        vocab_size=len(vocabulary),
+        pad_token_id=pad,
+        decoder_start_token_id=pad,
+        eos_token_id=0,
+        forced_eos_token_id=0,
+    )
+    model.generation_config.bad_words_ids = [[pad]]
+    model.save_pretrained(folder)
+    return folder
 
 
 def save_gguf(folder: Path, file: Path) -> Path:

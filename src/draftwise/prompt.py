@@ -31,19 +31,28 @@ def opening(target: LanguageModel, prompt: Prompt) -> tuple[list[int], Source | 
 
 
 def encode_prompt(target: LanguageModel, prompt: Prompt) -> list[int]:
-    """The token ids of a prompt: text and chat messages go through the target's tokenizer."""
+    """The token ids of a prompt: text and chat messages go through the target's tokenizer, as its input."""
+    return _encode(target, prompt, target.tokenizer and target.tokenizer.source)
+
+
+def encode_output(target: LanguageModel, output: str | Tokens[int]) -> list[int]:
+    """The token ids of what the target may write; the errors are those of `encode_prompt`."""
+    return _encode(target, output, target.tokenizer)
+
+
+def _encode(target: LanguageModel, prompt: Prompt, tokenizer: Tokenizer | None) -> list[int]:
     if isinstance(prompt, bytes | Mapping) or not hasattr(prompt, "__getitem__"):
         raise PromptError(NO_PROMPT)
     if len(prompt) == 0:
         raise PromptError(EMPTY_PROMPT)
     if isinstance(prompt, str) or all(isinstance(message, Mapping) for message in prompt):
-        if target.tokenizer is None:
+        if tokenizer is None:
             raise PromptError(f"{target.name} has no tokenizer; give the prompt as token ids.")
-        _refuse_wordless(prompt, target.tokenizer)
+        _refuse_wordless(prompt, tokenizer)
         token_ids = (
-            target.tokenizer.encode(prompt)
+            tokenizer.encode(prompt)
             if isinstance(prompt, str)
-            else target.tokenizer.encode_chat(cast(Tokens[Message], prompt))
+            else tokenizer.encode_chat(cast(Tokens[Message], prompt))
         )
     else:
         try:

@@ -8,7 +8,7 @@ from draftwise.checks import of_kind
 from draftwise.errors import PromptError
 from draftwise.logprobs import Logprobs
 from draftwise.models.base import LanguageModel
-from draftwise.prompt import Prompt, encode_prompt, opening
+from draftwise.prompt import Prompt, encode_output, encode_prompt, opening
 from draftwise.sampling import Distributions, Sampler, SamplingParams
 from draftwise.types import Draft, TokenLogprob
 
@@ -78,7 +78,7 @@ def _continuation_ids(
     if len(continuation) == 0:
         raise PromptError("the continuation is empty; give at least one character or one token.")
     if not isinstance(continuation, str) or target.encoder:
-        return encode_prompt(target, continuation)
+        return encode_output(target, continuation)
     if not isinstance(prompt, str):
         raise PromptError(
             "the continuation is text and the prompt is not; give the continuation as token ids."

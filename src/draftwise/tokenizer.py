@@ -13,6 +13,7 @@ from draftwise.chat_template import ChatTemplate, Message
 from draftwise.errors import ModelError, PromptError
 from draftwise.spelling import spelled
 
+PIECES, SOURCE_PIECES = "pieces.json", "source_pieces.json"  # beside a tokenizer.json; see Tokenizer
 _UNFINISHED = "\ufffd"  # what decoders write for the bytes of a character that is not complete
 
 
@@ -26,8 +27,16 @@ class Tokenizer:
         name: str,
         chat_template: ChatTemplate | None = None,
         eos_token_ids: Iterable[int] = (),
+        pieces: tokenizers.Tokenizer | None = None,
+        source: "Tokenizer | None" = None,
     ) -> None:
+        """`pieces`: cuts a text into the tokens that `backend` has ids for; None: that does both.
+
+        `source`: for what an encoder reads, where that is cut in another way than what the model writes.
+        """
         self._backend = backend
+        self._pieces = pieces
+        self._source = source
         self._backend.no_truncation()
         self._backend.no_padding()
         self._chat_template = chat_template
@@ -38,7 +47,9 @@ class Tokenizer:
     def from_folder(cls, folder: Path | str, name: str | None = None) -> Self:
         """Read tokenizer.json and, where they exist, tokenizer_config.json, chat template and eos ids.
 
-        `name` is how errors call the model; the default is the folder. Raises ModelError.
+        Two more files of its kind may cut texts before the first gives ids: pieces.json, and
+        source_pieces.json for what an encoder reads. `name` is how errors call the model; the default is the
+        folder. Raises ModelError.
         """
         folder = Path(folder)
         name = name or str(folder)
@@ -47,12 +58,11 @@ class Tokenizer:
                 f"{name} has no tokenizer.json; give a model folder that holds one, "
                 "as transformers' save_pretrained writes it."
             )
-        try:
-            backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except Exception as error:  # the library raises nothing narrower
-            raise ModelError(
-                f"{folder / 'tokenizer.json'} is not a tokenizer ({error}); fetch the file again."
-            ) from None
+        backend = _read_backend(folder / "tokenizer.json")
+        pieces, source_pieces = (
+            _read_backend(folder / file) if (folder / file).is_file() else None
+            for file in (PIECES, SOURCE_PIECES)
+        )
         config = _read_json(folder / "tokenizer_config.json")
         special_tokens = _special_tokens(config)
         _add_missing_tokens(backend, config, special_tokens)
@@ -63,7 +73,14 @@ class Tokenizer:
             name=name,
             chat_template=ChatTemplate(template, special_tokens, name) if template else None,
             eos_token_ids=_eos_token_ids(folder, backend.token_to_id(eos_token) if eos_token else None),
+            pieces=pieces,
+            source=cls(backend, name=name, pieces=source_pieces) if source_pieces else None,
         )
+
+    @property
+    def source(self) -> "Tokenizer":
+        """The tokenizer of what the model's encoder reads: this one, but for a translator's languages."""
+        return self._source or self
 
     @property
     def has_chat_template(self) -> bool:
@@ -75,7 +92,10 @@ class Tokenizer:
         Raises PromptError for text that is not valid Unicode.
         """
         try:
-            ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
+            words = self._pieces.encode(text, add_special_tokens=False).tokens if self._pieces else text
+            ids: list[int] = self._backend.encode(
+                words, is_pretokenized=self._pieces is not None, add_special_tokens=add_special_tokens
+            ).ids
         except TypeError:  # a string with lone surrogates
             raise PromptError("the prompt is not valid Unicode text; give it in UTF-8.") from None
         return ids
@@ -192,6 +212,14 @@ class Detokenizer:
         piece = text[len(self._given) :] if text.startswith(self._given) else alone
         self._window, self._num_given, self._given = fresh, len(fresh), alone
         return piece
+
+
+def _read_backend(file: Path) -> tokenizers.Tokenizer:
+    """What the library tokenizers saved."""
+    try:
+        return tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises nothing narrower
+        raise ModelError(f"{file} is not a tokenizer ({error}); fetch the file again.") from None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

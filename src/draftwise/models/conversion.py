@@ -16,6 +16,7 @@ from draftwise.models.cache import built_once, cache_folder
 from draftwise.models.gguf import block_count
 from draftwise.models.sources import Kind, Source
 from draftwise.models.stage import run_stage
+from draftwise.models.tokenizer_files import needs_conversion
 from draftwise.progress import Progress
 
 if TYPE_CHECKING:
@@ -64,11 +65,7 @@ def convert_source(
             f"{source.name} is an encoder-decoder model, which the onnx engine does not run; load it with "
             "engine='torch'."
         )
-    missing = [package for package in _NEEDED if find_spec(package) is None]
-    if missing:
-        raise UnsupportedError(
-            f"converting {source.name} needs {', '.join(missing)}: pip install 'draftwise[convert]'."
-        )
+    _refuse_missing(f"converting {source.name}", _NEEDED, "convert")
     from draftwise.models.onnx.convert import convert
 
     to_onnx = partial(
@@ -80,10 +77,10 @@ def convert_source(
         hidden_states=_numbers(source, hidden_states),
     )
     if source.kind is Kind.TRANSFORMERS:
-        return to_onnx(source.path)
+        return to_onnx(source.path, tokenizer_folder=tokenizer_folder(source, progress))
     with TemporaryDirectory(dir=out, prefix="gguf-") as floats:
         run_stage("draftwise.models.gguf:to_transformers", progress, gguf_file=str(source.path), out=floats)
-        return to_onnx(Path(floats))
+        return to_onnx(Path(floats), tokenizer_folder=Path(floats))
 
 
 def _numbers(source: Source, hidden_states: HiddenStates) -> tuple[int, ...]:
@@ -102,14 +99,28 @@ def num_layers(source: Source) -> int:
 
 
 def tokenizer_folder(source: Source, progress: Progress) -> Path:
-    """A folder with the tokenizer files of a source: its own, or the cached content of a GGUF file."""
-    if source.kind is not Kind.GGUF:
+    """A folder with the tokenizer.json of a source: its own, or a cached one made of what it has instead.
+
+    Raises ModelError where that cannot be read, UnsupportedError where it cannot be a tokenizer.json.
+    """
+    if source.kind is Kind.GGUF:
+        function, arguments = "draftwise.models.gguf:save_tokenizer", {"gguf_file": str(source.path)}
+    elif needs_conversion(source.path):
+        _refuse_missing(f"reading the tokenizer of {source.name}", ("sentencepiece", "transformers"), "torch")
+        function = "draftwise.models.tokenizer_files:save_tokenizer"
+        arguments = {"folder": str(source.path)}
+    else:
         return source.path
+    return built_once(
+        _key(source, "tokenizer"), lambda out: run_stage(function, progress, **arguments, out=str(out))
+    )
 
-    def build(out: Path) -> None:
-        run_stage("draftwise.models.gguf:save_tokenizer", progress, gguf_file=str(source.path), out=str(out))
 
-    return built_once(_key(source, "tokenizer"), build)
+def _refuse_missing(task: str, packages: Sequence[str], extra: str) -> None:
+    """Raise UnsupportedError, naming the extra, if a task needs packages that are not installed."""
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise UnsupportedError(f"{task} needs {', '.join(missing)}: pip install 'draftwise[{extra}]'.")
 
 
 def _key(source: Source, product: str) -> str:

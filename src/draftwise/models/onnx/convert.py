@@ -31,9 +31,11 @@ def convert(
     progress: Progress,
     name: str | None = None,
     hidden_states: Sequence[int] = (),
+    tokenizer_folder: Path | None = None,
 ) -> Manifest:
     """Fill the folder `out` from the transformers folder `source_folder`.
 
+    `tokenizer_folder`: where its tokenizer.json is, if not there.
     `precision`: one of PRECISIONS, where "int8" is the 8-bit layout that suits this processor. The float
     weights stay on disk and are read one matrix at a time. `hidden_states`: what drafters will read, by the
     numbers of `models.base.Tap`. Raises OptionError for another precision or a layer that is not there, and
@@ -41,7 +43,7 @@ def convert(
     """
     if precision not in PRECISIONS:
         raise OptionError(f'precision "{precision}" is not one of {", ".join(PRECISIONS)}.')
-    tokenizer = Tokenizer.from_folder(source_folder, name)
+    tokenizer = Tokenizer.from_folder(tokenizer_folder or source_folder, name)
     out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out, prefix="float-") as work:
         decoder = export(source_folder, Path(work), progress)
@@ -61,9 +63,10 @@ def convert(
     progress("measuring what was lost", 0.5)
     after = mean_negative_log_likelihood(out / "model.onnx", *fixed, repack=True)
     progress("measuring what was lost", 1.0)
-    for file in source_folder.iterdir():
-        if file.suffix in {".json", ".jinja"} and not file.name.endswith(".index.json"):
-            shutil.copy(file, out / file.name)
+    for folder in (source_folder, tokenizer_folder or source_folder):
+        for file in folder.iterdir():
+            if file.suffix in {".json", ".jinja"} and not file.name.endswith(".index.json"):
+                shutil.copy(file, out / file.name)
     manifest = Manifest(
         name=name or source_folder.name,
         layout=layout,
