@@ -1,4 +1,5 @@
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from draftwise.errors import OptionError
-from draftwise.randomness import CoupledStreams, Randomness, RandomStream, Streams, inverse_cdf
+from draftwise.randomness import CoupledStreams, Randomness, RandomStream, Streams, draw
 from draftwise.theory import acceptance_rate
 from draftwise.types import Probs
 
@@ -18,25 +19,80 @@ def stream(seed: int) -> RandomStream:
     return RandomStream(np.random.SeedSequence(seed))
 
 
+def always(uniform: float) -> Callable[[], float]:
+    return lambda: uniform
+
+
 @given(
-    st.lists(st.integers(0, 64), min_size=1, max_size=1000).filter(any),
+    st.lists(st.integers(0, 64), min_size=1, max_size=16).filter(any),
     st.sampled_from([np.float32, np.float64]),
 )
-def test_inverse_cdf_gives_each_index_its_share(counts: list[int], dtype: type[np.floating]) -> None:
-    """A grid of uniforms hits each index exactly as often as its weight says; across blocks too."""
+def test_a_choice_between_few_gives_each_its_share(counts: list[int], dtype: type[np.floating]) -> None:
+    """A grid of uniforms hits each index exactly as often as its weight says."""
     weights = np.array(counts, dtype)
     total = sum(counts)
-    drawn = Counter(inverse_cdf(weights, (k + 0.5) / total) for k in range(total))
+    drawn = Counter(draw(weights, always((k + 0.5) / total)) for k in range(total))
     assert drawn == Counter({index: count for index, count in enumerate(counts) if count})
 
 
+@pytest.mark.parametrize("size", [17, 100, 255, 256])
+def test_choices_one_after_the_other_give_each_index_its_share(size: int) -> None:
+    """Groups of 16: the grid of the two uniforms, weighed by how much of each a group has."""
+    counts = np.random.default_rng(size).integers(0, 4, size)
+    total = int(counts.sum())
+    groups = [counts[begin : begin + 16] for begin in range(0, size, 16)]
+    drawn: Counter[int] = Counter()
+    for first in range(total):
+        group = int(np.searchsorted(np.cumsum([each.sum() for each in groups]), first + 1))
+        held = int(groups[group].sum())
+        for second in range(held):
+            uniforms = iter([(first + 0.5) / total, (second + 0.5) / held])
+            drawn[draw(counts.astype(np.float64), lambda uniforms=uniforms: next(uniforms))] += 1
+    for index, count in enumerate(counts.tolist()):
+        # The group comes `held` times, and each time its index `count` times.
+        assert drawn[index] == count * groups[index // 16].sum()
+
+
+def test_a_large_vocabulary_gives_each_index_its_share() -> None:
+    weights = np.random.default_rng(0).random(1000) ** 4
+    weights[::7] = 0
+    random = np.random.default_rng(1)
+    drawn = np.bincount([draw(weights, random.random) for _ in range(200_000)], minlength=1000)
+    assert not drawn[::7].any()
+    possible = weights > 0
+    expected = weights[possible] / weights.sum() * 200_000
+    frequent = expected > 20
+    observed = [*drawn[possible][frequent], drawn[possible][~frequent].sum()]
+    assert chisquare(observed, [*expected[frequent], expected[~frequent].sum()]).pvalue > 1e-4
+
+
+def test_the_last_bits_of_probabilities_hardly_ever_change_what_is_drawn() -> None:
+    """Noise as between passes of different widths: the edges of one cumulative sum would move with it."""
+    random = np.random.default_rng(0)
+    logits = 2.5 * random.standard_normal(20_000)
+    probs, others = (np.exp(logits + noise * random.standard_normal(20_000)) for noise in (0.0, 1e-4))
+
+    def by_one_sum(probs: Probs, uniform: Callable[[], float]) -> int:
+        return int(np.searchsorted(probs.cumsum(), uniform() * probs.sum()))
+
+    changed = {
+        sample: sum(
+            sample(probs, np.random.default_rng(seed).random)
+            != sample(others, np.random.default_rng(seed).random)
+            for seed in range(1000)
+        )
+        for sample in (draw, by_one_sum)
+    }
+    assert changed[by_one_sum] > 10 * changed[draw]
+
+
 @pytest.mark.parametrize("uniform", [SMALLEST_UNIFORM, 0.5, 1.0])
-@pytest.mark.parametrize("size", [1, 255, 256, 257, 1024, 49_152])
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 255, 256, 257, 4096, 4097, 49_152])
 def test_the_only_possible_index_is_drawn_at_both_ends(size: int, uniform: float) -> None:
     for index in {0, size // 2, size - 1}:
         probs = np.zeros(size, np.float32)
         probs[index] = 1
-        assert inverse_cdf(probs, uniform) == index
+        assert draw(probs, always(uniform)) == index
 
 
 def test_the_ends_are_the_first_and_the_last_possible_index() -> None:
@@ -44,19 +100,19 @@ def test_the_ends_are_the_first_and_the_last_possible_index() -> None:
     for size in (10, 300, 1000):
         probs = rng.random(size).astype(np.float32)
         probs[:3] = probs[-3:] = 0
-        assert inverse_cdf(probs, SMALLEST_UNIFORM) == 3
-        assert inverse_cdf(probs, 1.0) == size - 4
+        assert draw(probs, always(SMALLEST_UNIFORM)) == 3
+        assert draw(probs, always(1.0)) == size - 4
 
 
-def test_rounding_between_blocks_never_draws_what_is_impossible() -> None:
-    """A uniform that falls on the edge between two blocks, as exactly as floats can say it."""
+def test_rounding_between_groups_never_draws_what_is_impossible() -> None:
+    """A uniform that falls on the edge between two groups, as exactly as floats can say it."""
     rng = np.random.default_rng(1)
     for _ in range(200):
         probs: Probs = rng.random(700) ** 8
         probs[rng.random(700) < 0.5] = 0
         edge = probs[:256].sum() / probs.sum()
         for uniform in (np.nextafter(edge, 0), edge, np.nextafter(edge, 1)):
-            assert probs[inverse_cdf(probs, uniform)] > 0
+            assert probs[draw(probs, always(uniform))] > 0
 
 
 def test_accept_at_the_ends() -> None:

@@ -1,7 +1,8 @@
 """The random decisions of a sequence: three independent streams, or noise that drafter and target share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil, log
 from typing import Protocol
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from draftwise.checks import whole_number
 from draftwise.errors import OptionError
 from draftwise.types import Probs
+
+_GROUPS = 16  # shares that one uniform chooses between
 
 
 class Randomness(Protocol):
@@ -40,26 +43,29 @@ class RandomStream:
         return self._uniform() <= probability
 
     def sample(self, probs: Probs) -> int:
-        return inverse_cdf(probs, self._uniform())
+        return draw(probs, self._uniform)
 
     def ahead(self, offset: int) -> "RandomStream":
         return self
 
 
-def inverse_cdf(probs: Probs, uniform: float) -> int:
-    """The first index whose cumulative share of the total reaches `uniform`, a number in (0, 1].
+def draw(probs: Probs, uniform: Callable[[], float]) -> int:
+    """Draw an index by its share of the total: a group of indices, then a part of it, down to one of them.
 
-    Sums are in float64, over blocks first and then within one, which is quick for a large vocabulary. An
-    index of probability zero adds nothing to the sum, so it is never the first to reach anything.
+    `uniform`: makes numbers in (0, 1], one for each choice. Sums are in float64. What has probability zero
+    adds nothing to a sum, so it is never the first to reach anything. Each choice is between few shares, so
+    that probabilities that differ in their last bits give the same index; on the edges of one cumulative sum
+    over a large vocabulary such differences add up, and a text would not repeat in passes of another width.
     """
-    size = 256
-    blocks = np.add.reduceat(probs, np.arange(0, len(probs), size), dtype=np.float64).cumsum()
-    share = uniform * blocks[-1]
-    block = int(np.searchsorted(blocks, share))
-    before = blocks[block - 1] if block else 0.0
-    within = np.cumsum(probs[block * size : (block + 1) * size], dtype=np.float64)
-    # The two sums of one block may round differently: what lies beyond its end is its last index.
-    return block * size + int(np.searchsorted(within, min(share - before, within[-1])))
+    begin, size = 0, _GROUPS ** ceil(log(len(probs), _GROUPS))
+    part = probs
+    while size > 1:
+        size //= _GROUPS
+        shares = np.add.reduceat(part, np.arange(0, len(part), size), dtype=np.float64).cumsum()
+        group = int(np.searchsorted(shares, uniform() * shares[-1]))
+        begin += group * size
+        part = part[group * size : (group + 1) * size]
+    return begin
 
 
 @dataclass(frozen=True, slots=True)
