@@ -26,8 +26,6 @@ STYLE = {
     "figure.facecolor": "white",
     "font.size": 10,
     "grid.alpha": 0.25,
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "draftwise",  # the same picture is the same file
 }

@@ -10,6 +10,7 @@ from draftwise.benchmarking.figures import (
     all_figures,
     bootstrap_interval,
     foretold,
+    span,
 )
 from draftwise.benchmarking.pictures import CAPTIONS, draw
 from draftwise.benchmarking.records import PLAIN, Pass, Run, Setting
@@ -46,8 +47,7 @@ def test_speeds_are_those_beside_plain() -> None:
     assert fast.speedup == pytest.approx(11 / seconds)  # plain takes a second for a token
     assert figures["draft", "b"].speedup == pytest.approx(11 / seconds / 2)
     assert figures["draft", ALL].speedup == pytest.approx(22 / (3 * seconds))
-    low, high = figures["draft", ALL].interval
-    assert (low, high) == pytest.approx((11 / seconds / 2, 11 / seconds))
+    assert figures["draft", ALL].interval == pytest.approx((11 / seconds / 2, 11 / seconds))
     assert figures[PLAIN, ALL].speedup == 1
     assert figures[PLAIN, ALL].interval == (1, 1)
     assert fast.acceptance_rate == pytest.approx(6 / 9)
@@ -71,7 +71,14 @@ def test_one_prompt_is_resampled_by_rounds() -> None:
     slow = plain(0, slow=2.0, round=1)
     second = Run(drafted(0).setting, "a", 0, 1, "same", drafted(0).passes)
     interval = all_figures([plain(0), drafted(0), slow, second])[-1].interval
+    assert interval
     assert interval[0] < interval[1]
+    assert span((0.951, 1.5)) == "0.95 to 1.50"
+
+
+def test_one_run_has_no_interval() -> None:
+    assert [one.interval for one in all_figures([plain(0), drafted(0)])] == [None, None]
+    assert span(None) is None
 
 
 def test_the_interval_covers_as_often_as_it_says() -> None:

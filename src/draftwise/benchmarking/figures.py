@@ -13,6 +13,7 @@ from draftwise.benchmarking.records import Pass, Run, Setting
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 ALL = "all"
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,9 @@ class Figures:
     """One setting on one family, after the pass that reads each prompt.
 
     `speedup`: tokens a second over those of plain decoding of the same prompts in the same rounds;
-    `interval`: what 95% of bootstrap resamples of the prompts give, of the rounds where there is one prompt.
-    `shares`: of the time, by drafting, verifying, other. `same_output`: whether each output is plain's.
+    `interval`: what 95% of bootstrap resamples of the prompts give, of the rounds where there is one prompt;
+    None where there is one round of it. `shares`: of the time, by drafting, verifying, other. `same_output`:
+    whether each output is plain's.
     """
 
     setting: Setting
@@ -29,7 +31,7 @@ class Figures:
     prompts: int
     tokens_per_second: float
     speedup: float
-    interval: tuple[float, float]
+    interval: Interval | None
     acceptance_rate: float | None
     tokens_per_pass: float
     shares: tuple[float, float, float]
@@ -75,7 +77,7 @@ def _figures(setting: Setting, family: str, own: Sequence[tuple[Run, Run]]) -> F
         prompts=len({run.prompt for run, _ in own}),
         tokens_per_second=tokens / float(seconds.sum()),
         speedup=float(_speedup(units.sum(axis=0))),
-        interval=bootstrap_interval(units, _speedup),
+        interval=bootstrap_interval(units, _speedup) if len(units) > 1 else None,
         acceptance_rate=sum(each.accepted for each in passes) / verified if verified else None,
         tokens_per_pass=tokens / len(passes),
         shares=(draft, verify, other),
@@ -108,12 +110,17 @@ def bootstrap_interval(
     units: NDArray[np.float64],
     statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     resamples: int = RESAMPLES,
-) -> tuple[float, float]:
+) -> Interval:
     """The percentile interval of a statistic of the sum of `units` `[units, values]`, under a fixed seed."""
     counts = np.random.default_rng(0).multinomial(len(units), np.full(len(units), 1 / len(units)), resamples)
     edges = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
     low, high = np.quantile(statistic(counts @ units), edges)
     return float(low), float(high)
+
+
+def span(interval: Interval | None) -> str | None:
+    """An interval as a cell of a table."""
+    return interval and f"{interval[0]:.2f} to {interval[1]:.2f}"
 
 
 def acceptance_by_position(runs: Iterable[Run], setting: Setting) -> list[float]:

@@ -65,7 +65,7 @@ def _speedups(figures: Sequence[Figures], names: Mapping[Setting, str]) -> "Figu
 
     def of(setting: Setting, family: str) -> tuple[float, tuple[float, float]]:
         one = known.get((setting, family))
-        return (one.speedup, one.interval) if one else (nothing, (nothing, nothing))
+        return (one.speedup if one else nothing), (one and one.interval) or (nothing, nothing)
 
     bars = {names[setting]: [of(setting, family)[0] for family in families] for setting in settings}
     spans = {names[setting]: [of(setting, family)[1] for family in families] for setting in settings}

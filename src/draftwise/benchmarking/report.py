@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from draftwise import pages, plots
-from draftwise.benchmarking.figures import Figures, Foretold
+from draftwise.benchmarking.figures import Figures, Foretold, span
 from draftwise.benchmarking.pictures import CAPTIONS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def rows(figures: Sequence[Figures]) -> list[list[pages.Cell]]:
             one.prompts,
             f"{one.tokens_per_second:.1f}",
             one.speedup,
-            f"{one.interval[0]:.2f} to {one.interval[1]:.2f}",
+            span(one.interval),
             one.acceptance_rate,
             one.tokens_per_pass,
             None if one.setting.temperature else "yes" if one.same_output else "no",
@@ -48,7 +48,8 @@ def terminal_table(figures: Sequence[Figures]) -> "Table":
     for index in varied:
         table.add_column(HEADS[index], justify="left" if index < 4 else "right", overflow="fold")
     for one, row in zip(figures, cells, strict=True):
-        style = "dim" if one.setting.is_plain else "green" if one.interval[0] > 1 else None
+        is_faster = one.interval is not None and one.interval[0] > 1
+        style = "dim" if one.setting.is_plain else "green" if is_faster else None
         table.add_row(*(row[index] for index in varied), style=style)
     return table
 

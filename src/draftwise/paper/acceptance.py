@@ -130,7 +130,7 @@ def measure_texts(
 
 
 def measure(target: LanguageModel, drafters: Mapping[str, Drafter], text: Text) -> dict[str, Overlap]:
-    """How each drafter fares on a text, under the sampling that it was written with.
+    """How each drafter fares on a text that was written greedily or at a temperature alone.
 
     Every model, the target too, reads the text once, and side by side: a chunk of logits is held of each.
     """

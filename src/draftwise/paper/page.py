@@ -5,6 +5,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from draftwise import pages, plots
+from draftwise.benchmarking.figures import span
 from draftwise.paper import published
 from draftwise.paper.closed_forms import table_1, table_4
 from draftwise.paper.pictures import COLOURS, Lines, visible
@@ -84,7 +85,7 @@ def _experiments(drawn: Mapping[str, str], results: Mapping[str, Any]) -> list[s
                         row["cost"],
                     ),
                     *(row["by_the_paper"], row["with_pass_times"], row["measured"]),
-                    f"{row['interval'][0]:.2f} to {row['interval'][1]:.2f}",
+                    span(row["interval"]),
                 )
                 for row in results["walltime"]
             ),
