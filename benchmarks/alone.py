@@ -37,7 +37,7 @@ def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
 
 
 def compared(
-    target: LanguageModel, requests: list[Request], together: list[Sequence[int]], drafter: list[Drafter]
+    target: LanguageModel, requests: list[Request], together: list[tuple[int, ...]], drafter: list[Drafter]
 ) -> list[dict[str, object]]:
     """The rows that differ from what they are alone, with the gap of the logits where they part."""
     differing: list[dict[str, object]] = []
@@ -76,7 +76,8 @@ def main() -> None:
         for number, prompt in enumerate(prompts)
     ]
     report: dict[str, object] = {"target": target.name, "rows": len(requests)}
-    for name, drafter in {"lookup": [PromptLookup()], "plain": []}.items():
+    ways: dict[str, list[Drafter]] = {"lookup": [PromptLookup()], "plain": []}
+    for name, drafter in ways.items():
         generations = generate_batch(target, requests, max_rows=options.rows, drafter=drafter)
         together = [generation.token_ids for generation in generations]
         report[name] = {

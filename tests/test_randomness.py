@@ -1,5 +1,6 @@
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_choices_one_after_the_other_give_each_index_its_share(size: int) -> Non
         held = int(groups[group].sum())
         for second in range(held):
             uniforms = iter([(first + 0.5) / total, (second + 0.5) / held])
-            drawn[draw(counts.astype(np.float64), lambda uniforms=uniforms: next(uniforms))] += 1
+            drawn[draw(counts.astype(np.float64), partial(next, uniforms))] += 1
     for index, count in enumerate(counts.tolist()):
         # The group comes `held` times, and each time its index `count` times.
         assert drawn[index] == count * groups[index // 16].sum()

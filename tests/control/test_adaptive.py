@@ -37,10 +37,10 @@ def runs(curve: Callable[[int], float], guessers: list[Guesser], num_steps: int)
 def test_it_reaches_the_best_rate(chances: list[float], cost: float, curve: Callable[[int], float]) -> None:
     """Within 2% after 200 steps, whatever the curve, the cost and the chances by position.
 
-    Within 5% where long drafts are best, or later tokens are the better ones: those are seen less often.
+    Within 5% where later tokens are the better ones: those are seen less often than what leads up to them.
     """
     rates = [rate(played[200:]) for played in runs(curve, [fixed(chances, cost)], 500)]
-    within = 0.95 if chances[0] < chances[-1] or min(chances) > 0.8 else 0.98
+    within = 0.95 if chances[0] < chances[-1] else 0.98
     assert mean(rates) > within * best_rate(curve, chances, cost)
 
 
@@ -50,14 +50,14 @@ def test_it_reaches_the_best_rate(chances: list[float], cost: float, curve: Call
 def test_it_follows_an_abrupt_change(
     before: float, after: float, cost: float, curve: Callable[[int], float]
 ) -> None:
-    """100 steps after it the rate is within 6% of the best, with what went before still in mind."""
+    """100 steps after it the rate is within 4% of the best, with what went before still in mind."""
     rates = []
     for seed in SEEDS:
         controller = adaptive(curve, [Guesser.constant(before, cost)])
         play(controller, curve, [Guesser.constant(before, cost)], 400, seed)
         played = play(controller, curve, [Guesser.constant(after, cost)], 200, seed + 100)
         rates.append(rate(played[100:]))
-    assert mean(rates) > 0.94 * best_rate(curve, [after] * LONGEST, cost)
+    assert mean(rates) > 0.96 * best_rate(curve, [after] * LONGEST, cost)
 
 
 @every_curve

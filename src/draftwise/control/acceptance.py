@@ -23,6 +23,7 @@ _FORGET = 0.995  # what is left of an observation after each later step
 # Log of how much likelier the shift alone makes what happens, for what kinds learnt to be dropped.
 _DOUBT = 5.0
 _PRIOR_WEIGHT = 8.0  # observations that the prior counts for
+_CHAINED_WEIGHT = 16.0  # those of the kind before, where kinds are alike
 
 
 class Acceptance:
@@ -131,7 +132,7 @@ class _Rates:
         """The rates, where each kind is the prior of the next."""
         rates = []
         for accepted, tried in zip(self._accepted.tolist(), self._tried.tolist(), strict=True):
-            prior = (accepted + _PRIOR_WEIGHT * prior) / (tried + _PRIOR_WEIGHT)
+            prior = (accepted + _CHAINED_WEIGHT * prior) / (tried + _CHAINED_WEIGHT)
             rates.append(prior)
         return rates
 
