@@ -7,7 +7,8 @@ of draft tokens. A prompt's seconds a token are the median of its rounds, with t
 prompt and without the target's, and a family's the mean of its prompts'. `plain`: auto's speed over that of
 plain decoding in the same mode; `width_1`: over plain decoding in passes of width 1, which give up the same
 bits at every width; `best_fixed`: over the fixed choice that was fastest for the family, known in hindsight;
-each with its worst and mean over the families. Prints one JSON object.
+`oracle`: over auto's own drafts, had it known how many tokens of each would be accepted (2211.17192, section
+3.5); each with its worst and mean over the families. Prints one JSON object.
 """
 
 import argparse
@@ -19,6 +20,8 @@ from statistics import mean, median
 from typing import Literal
 
 from draftwise import generate, load
+from draftwise.control.cost import CostModel
+from draftwise.control.oracle import oracle_seconds
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
@@ -46,6 +49,13 @@ def seconds_a_token(generation: Generation) -> float:
     """After the pass that reads the prompt, all drafting included."""
     seconds = generation.seconds.total - generation.steps[0].seconds.verify
     return seconds / (len(generation.token_ids) - 1)
+
+
+def oracle_seconds_a_token(generation: Generation, costs: CostModel) -> float:
+    """The same, had every draft been as long as it was right."""
+    verify = costs.verify(generation.num_prompt_tokens)
+    saved = generation.seconds.total - oracle_seconds(generation.steps, verify)
+    return seconds_a_token(generation) - saved / (len(generation.token_ids) - 1)
 
 
 def random_words(count: int) -> list[Messages]:
@@ -86,12 +96,12 @@ def ways(
 
 def best_fixed(seconds: Mapping[str, float]) -> str:
     """The fixed way, plain decoding included, with the fewest seconds a token."""
-    return min(seconds.keys() - {"width 1", "auto"}, key=lambda way: seconds[way])
+    return min(seconds.keys() - {"width 1", "auto", "oracle"}, key=lambda way: seconds[way])
 
 
 def compared(seconds: Mapping[str, float]) -> dict[str, float]:
     """The speed of auto over that of others, from seconds a token by way."""
-    others = {"plain": "plain", "width_1": "width 1", "best_fixed": best_fixed(seconds)}
+    others = {"plain": "plain", "width_1": "width 1", "best_fixed": best_fixed(seconds), "oracle": "oracle"}
     return {name: round(seconds[way] / seconds["auto"], 3) for name, way in others.items()}
 
 
@@ -115,16 +125,20 @@ def main() -> None:
     }
     compare = ways(target, draft_model, options.numbers, options.max_new_tokens)
     warming = ways(target, draft_model, options.numbers, 4)
+    costs = CostModel.measured(target, [PromptLookup()], constant=True)
     medians: dict[str, dict[str, float]] = {}
     for name in options.family or cases:
         prompts, temperature = cases[name]
         for decode in warming.values():  # what happens only once, the profile too, happens here
             decode(prompts[0], temperature)
-        seconds: dict[str, list[list[float]]] = {way: [[] for _ in prompts] for way in compare}
+        seconds: dict[str, list[list[float]]] = {way: [[] for _ in prompts] for way in (*compare, "oracle")}
         for turn in range(options.rounds):
             for place, prompt in enumerate(prompts):
                 for way, decode in list(compare.items())[:: 1 if turn % 2 else -1]:
-                    seconds[way][place].append(seconds_a_token(decode(prompt, temperature)))
+                    generation = decode(prompt, temperature)
+                    seconds[way][place].append(seconds_a_token(generation))
+                    if way == "auto":
+                        seconds["oracle"][place].append(oracle_seconds_a_token(generation, costs))
         medians[name] = {way: mean(median(rounds) for rounds in each) for way, each in seconds.items()}
     ratios = {name: compared(seconds) for name, seconds in medians.items()}
     report: dict[str, object] = {
@@ -132,7 +146,7 @@ def main() -> None:
             "worst": min(ratio[against] for ratio in ratios.values()),
             "mean": round(mean(ratio[against] for ratio in ratios.values()), 3),
         }
-        for against in ("plain", "width_1", "best_fixed")
+        for against in ("plain", "width_1", "best_fixed", "oracle")
     }
     report["families"] = {
         name: {
