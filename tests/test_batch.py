@@ -28,6 +28,7 @@ from draftwise.models.torch import TorchModel
 from draftwise.models.torch.encoder_decoder import EncoderDecoderModel
 from draftwise.request import Request
 from draftwise.sampling import SamplingParams
+from draftwise.sequence import Sequence as Row
 from draftwise.types import FinishReason, Generation, Step
 from tests.drafters.case import Case
 from tests.drafters.cases import ANYWHERE, TARGET, TOKENIZER
@@ -331,6 +332,17 @@ def test_a_controller_decides_for_all_rows() -> None:
     assert [len(done.drafted) for each in together for done in each.steps] == [3, 3, 3, 3]
 
 
+def finished(request: Request) -> Row:
+    """The sequence of a request, generated."""
+    sequence = request.sequence(TARGET)
+    with Batch(TARGET, 1, 50) as batch:
+        batch.add(sequence)
+        while not batch.is_idle:
+            batch.step()
+    return sequence
+
+
+ONE = Request([1], max_new_tokens=2).sequence(TARGET)
 REFUSED: dict[str, tuple[type[DraftwiseError], str, Callable[[Batch], object]]] = {
     "no room": (
         OptionError,
@@ -347,6 +359,15 @@ REFUSED: dict[str, tuple[type[DraftwiseError], str, Callable[[Batch], object]]] 
         "the prompt has 1 tokens and max_new_tokens is 50, but a row of this batch holds 50",
         lambda batch: batch.add(Request([1], max_new_tokens=50).sequence(TARGET)),
     ),
+    "the same one twice": (OptionError, "generated once, in one row", lambda batch: batch.add(*[ONE] * 2)),
+    "a finished one": (
+        OptionError,
+        "generated once, in one row",
+        lambda batch: batch.add(finished(Request([1], max_new_tokens=2))),
+    ),
+    "no such row": (OptionError, "row is 7; give one of this batch, from 0 to 1", lambda b: b.remove(7)),
+    "a negative row": (OptionError, "row is -1; give one of this batch", lambda batch: batch.remove(-1)),
+    "no length": (OptionError, "max_length is 0; give at least 1", lambda batch: Batch(TARGET, 1, 0)),
     "no rows": (OptionError, "num_rows is 0", lambda batch: Batch(TARGET, 0, 50)),
     "no samples": (OptionError, "num_samples is 0", lambda batch: generate_samples(TARGET, [1], 0)),
     "no rows for prompts": (
@@ -365,6 +386,27 @@ def test_what_does_not_fit_is_refused(
         with pytest.raises(error, match=message):
             call(batch)
         assert batch.is_idle
+
+
+def test_a_sequence_under_way_takes_no_second_row() -> None:
+    sequence = Request([1], max_new_tokens=9).sequence(TARGET)
+    with Batch(TARGET, 2, 50) as batch:
+        batch.add(sequence)
+        batch.step()
+        with pytest.raises(OptionError, match="generated once, in one row"):
+            batch.add(sequence)
+        assert batch.free_rows == (1,)
+
+
+def test_a_batch_steps_inside_its_context_alone() -> None:
+    batch = Batch(TARGET, 1, 50, drafter=PromptLookup(), **OWN)
+    batch.add(Request([1, 2], max_new_tokens=5).sequence(TARGET))
+    with pytest.raises(OptionError, match="not open; let it step inside of its `with` block"):
+        batch.step()
+    with batch:  # what was added before it was opened is not lost
+        assert batch.step()[0].emitted == generate(TARGET, [1, 2], max_new_tokens=1).token_ids
+    with pytest.raises(OptionError, match="not open"):
+        batch.step()
 
 
 def test_samples_share_one_reading_of_an_encoders_input() -> None:

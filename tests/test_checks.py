@@ -7,12 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from draftwise.auditing.audit import audit
+from draftwise.batch import Batch
 from draftwise.batches import generate_batch
-from draftwise.checks import number, whole_number
+from draftwise.checks import listed, number, token_ids, whole_number
 from draftwise.control.fixed import Fixed
 from draftwise.decoding import generate
 from draftwise.drafters.draft_model import DraftModel
+from draftwise.drafters.input_copy import InputCopy
 from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.drafters.recycling import TokenRecycling
+from draftwise.drafters.suffix import Suffix
 from draftwise.drafters.translation.model import TranslatedModel
 from draftwise.drafters.translation.text import TextDraftModel
 from draftwise.drafters.tree import TreeDraftModel
@@ -27,6 +32,7 @@ from draftwise.scoring import score
 from draftwise.sequence import StopConditions
 
 MODEL: Any = TabularModel.random(5)
+LOOKUP: Any = PromptLookup()
 
 
 def test_numbers_of_any_library_are_numbers() -> None:
@@ -44,17 +50,66 @@ def test_numbers_of_any_library_are_numbers() -> None:
         (lambda odd: Streams.seeded(odd), "seed"),
     ],
 )
-@pytest.mark.parametrize("odd", ["3", 3.5, [3]])
+@pytest.mark.parametrize("odd", ["3", 3.5, [3], True])
 def test_whole_numbers(make: Any, name: str, odd: object) -> None:
     with pytest.raises(OptionError, match=f"{name} is .*; give a whole number"):
         make(odd)
 
 
 @pytest.mark.parametrize("name", ["temperature", "top_p", "min_p"])
-@pytest.mark.parametrize("odd", ["1", None])
+@pytest.mark.parametrize("odd", ["1", None, True])
 def test_numbers(name: str, odd: object) -> None:
     with pytest.raises(OptionError, match=f"{name} is .*; give a number"):
         SamplingParams(**{name: odd})  # type: ignore[arg-type]
+
+
+def test_a_number_that_no_float_holds() -> None:
+    with pytest.raises(OptionError, match="temperature is too large for a float; give a smaller number"):
+        SamplingParams(10**400)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda odd: _generate(stop_token_ids=odd),
+        lambda odd: InputCopy(odd),
+        lambda odd: score(MODEL, [1], odd),
+    ],
+    ids=["stop_token_ids", "source", "continuation"],
+)
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        (b"12", "give a list of token ids"),
+        ({1: 2}, "give a list of token ids"),
+        (["1"], "is '1'; give a whole number"),
+        ([1.5], "is 1.5; give a whole number"),
+        ([[1]], "is [1]; give a whole number"),
+        ([True], "is True; give a whole number"),
+        ([-1], "is -1; give at least 0"),
+    ],
+)
+def test_token_ids(make: Callable[[Any], object], odd: Any, words: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(words)):
+        make(odd)
+
+
+def test_collections_of_any_library_are_lists() -> None:
+    assert token_ids("x", np.array([3, 1])) == (3, 1)
+    assert listed("x", {5: 1}.keys(), "a list") == (5,)
+
+
+@pytest.mark.parametrize("odd", ["x", [3], [(1,)], [(1, "x")], [(1, 2.5)], [(2, 1), (1, 1)], [(0, 1)], []])
+def test_draft_lengths_are_pairs(odd: Any) -> None:
+    with pytest.raises(OptionError, match=re.escape(f"draft_lengths is {odd!r}; give pairs")):
+        PromptLookup(odd)
+
+
+def test_text_is_no_list_of_prompts() -> None:
+    with pytest.raises(OptionError, match="prompts is 'abc'; give a list of prompts"):
+        generate_batch(MODEL, "abc")
+    with pytest.raises(OptionError, match="prompts is 'abc'; give a list of prompts"):
+        audit(MODEL, PromptLookup(), "abc")
 
 
 def test_stop_strings_are_text() -> None:
@@ -96,6 +151,30 @@ def _generate(**options: Any) -> None:
         (lambda odd: TranslatedModel(odd, MODEL), "model is {}; give a model"),
         (lambda odd: TranslatedModel(MODEL, odd), "target is {}; give a model"),
         (lambda odd: load(odd), "source is {}; give the name"),
+        (lambda odd: _generate(verification=odd), "verification is {}; give one of auto, token"),
+        (lambda odd: _generate(lenience=odd, verification="lenient"), "lenience is {}; give a number"),
+        (lambda odd: _generate(ignore_eos=odd), "ignore_eos is {}; give True or False"),
+        (lambda odd: _generate(width_invariant=odd), "width_invariant is {}; give True or False"),
+        (lambda odd: _generate(logprobs=odd), "logprobs is {}; give a whole number"),
+        (lambda odd: _generate(logprobs_of=odd), "logprobs_of is {}; give raw or adjusted"),
+        (lambda odd: generate_batch(MODEL, odd), "prompts is {}; give a list of prompts"),
+        (lambda odd: generate_batch(MODEL, [[1]], max_rows=odd), "max_rows is {}; give a whole number"),
+        (lambda odd: score(MODEL, [1], odd), "continuation is {}; give a list of token ids"),
+        (lambda odd: score(MODEL, [1], [2], num_top=odd), "num_top is {}; give a whole number"),
+        (lambda odd: audit(MODEL, odd, [[1]]), "a drafter is {}; give one such as"),
+        (lambda odd: audit(MODEL, LOOKUP, odd), "prompts is {}; give a list of prompts"),
+        (lambda odd: audit(MODEL, LOOKUP, [[1]], sampling=odd), "sampling is {}; give a SamplingParams"),
+        (lambda odd: audit(MODEL, LOOKUP, [[1]], seed=odd), "seed is {}; give a whole number"),
+        (lambda odd: Batch(odd, 1, 5), "target is {}; give a model"),
+        (lambda odd: Batch(MODEL, 1, odd), "max_length is {}; give a whole number"),
+        (lambda odd: Batch(MODEL, 1, 5).add(odd), "a sequence is {}; give what Request(...)"),
+        (lambda odd: Batch(MODEL, 1, 5).remove(odd), "row is {}; give a whole number"),
+        (lambda odd: PromptLookup(odd), "draft_lengths is {}; give pairs"),
+        (lambda odd: InputCopy(odd), "source is {}; give a list of token ids"),
+        (lambda odd: TokenRecycling(odd), "num_candidates is {}; give a whole number"),
+        (lambda odd: Suffix(odd), "corpus is {}; give a Corpus"),
+        (lambda odd: DraftModel(MODEL, num_draft_tokens=odd), "num_draft_tokens is {}; give a whole number"),
+        (lambda odd: TreeDraftModel(MODEL, odd), "shape is {}; give a StaticTree or a DynamicTree"),
     ],
 )
 @pytest.mark.parametrize("odd", [1.5, PromptLookup], ids=str)

@@ -5,18 +5,18 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Literal, Self
 
-from draftwise.checks import whole_number
+from draftwise.checks import of_kind, whole_number, yes_or_no
 from draftwise.control.adaptive import Adaptive
 from draftwise.control.base import Controller
 from draftwise.control.cost import CostModel
 from draftwise.control.each_row import EachRow
 from draftwise.control.fixed import Fixed
-from draftwise.drafters.base import Drafter
+from draftwise.drafters.base import Drafter, DraftState
 from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.several import Several
 from draftwise.errors import OptionError, PromptError
 from draftwise.loop import begin, step
-from draftwise.models.base import LanguageModel
+from draftwise.models.base import LanguageModel, ModelState, refuse_no_model
 from draftwise.sequence import Sequence, nobody
 from draftwise.types import Step
 
@@ -32,7 +32,7 @@ class Batch:
 
     Its tokens, its own options and its seed decide what becomes of a row, and never the other rows: as far as
     logits have the same bits in passes of any width, and unless its drafter learns from finished sequences.
-    Raises OptionError for less than one row, and what opening target and drafter raises.
+    Raises OptionError for less than one row or token, and what opening target and drafter raises.
     """
 
     def __init__(
@@ -45,13 +45,15 @@ class Batch:
         num_draft_tokens: int | Literal["auto"] | Controller | None = "auto",
         width_invariant: bool = True,
     ) -> None:
-        if whole_number("num_rows", num_rows) < 1:
-            raise OptionError(f"num_rows is {num_rows}; give at least 1.")
+        refuse_no_model("target", target)
+        whole_number("num_rows", num_rows, least=1)
+        whole_number("max_length", max_length, least=1)
+        yes_or_no("width_invariant", width_invariant)
         asked = drafter if isinstance(drafter, Tokens) and not isinstance(drafter, str) else [drafter]
         several = Several([each for each in asked if not isinstance(each, NoDrafter | None)])
         if isinstance(num_draft_tokens, str) and num_draft_tokens != "auto":
             raise OptionError(f'num_draft_tokens is {num_draft_tokens!r}; give "auto" or a number.')
-        if num_draft_tokens is None or (num_draft_tokens == "auto" and not several.drafters):
+        if num_draft_tokens is None or (isinstance(num_draft_tokens, str) and not several.drafters):
             num_draft_tokens = several.default_num_draft_tokens
         alone = len(several.drafters) == 1 and isinstance(num_draft_tokens, int)
         self.target = target
@@ -60,29 +62,38 @@ class Batch:
         self._drafter = several.drafters[0] if alone else several
         self._controller: Controller = (
             EachRow(partial(_adaptive, target, several.drafters, num_rows))
-            if num_draft_tokens == "auto"
+            if isinstance(num_draft_tokens, str)
             else num_draft_tokens
             if isinstance(num_draft_tokens, Controller)
             else Fixed(num_draft_tokens)
         )
         self._rows = [nobody() for _ in range(num_rows)]
         self._joining: list[list[tuple[int, Sequence]]] = []  # those added together, by their rows
+        self._open: tuple[ModelState, DraftState] | None = None
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as opened:
             num_rows = len(self._rows)
             drafting = self._drafter.open(self.target, num_rows, self.max_length)
-            self._drafting = opened.enter_context(closing(drafting))
+            opened.enter_context(closing(drafting))
             cache = self.target.open(
                 num_rows, self.max_length, width_invariant=self._width_invariant, taps=drafting.taps
             )
-            self._cache = opened.enter_context(closing(cache))
+            self._open = opened.enter_context(closing(cache)), drafting
             self._opened = opened.pop_all()
         return self
 
     def __exit__(self, *failure: object) -> None:
+        self._open = None
         self._opened.close()
+
+    @property
+    def _caches(self) -> tuple[ModelState, DraftState]:
+        """Those of target and drafter; raises OptionError outside of the `with` block, which opens them."""
+        if self._open is None:
+            raise OptionError("this batch is not open; let it step inside of its `with` block.")
+        return self._open
 
     @property
     def free_rows(self) -> tuple[int, ...]:
@@ -98,14 +109,21 @@ class Batch:
         """Give each sequence a free row; the rows, which its steps name until it is finished.
 
         Several begin with the same prompt, which the target then reads once, in a step of its own that emits
-        nothing. Raises OptionError where there are not so many rows free or prompts differ, PromptError for a
-        sequence that may grow longer than a row.
+        nothing. Raises OptionError where there are not so many rows free or prompts differ, and for a
+        sequence that was added before; PromptError for one that may grow longer than a row.
         """
+        for sequence in sequences:
+            of_kind("a sequence", sequence, Sequence, "what Request(...).sequence(target) returns")
         rows = self.free_rows[: len(sequences)]
         if len(rows) < len(sequences):
             raise OptionError(
                 f"{len(sequences)} sequences do not fit in the {len(rows)} free rows of a batch of "
                 f"{len(self._rows)}; wait until others are finished, or open it with more rows."
+            )
+        new = {*sequences} - {*self._rows}
+        if len(new) < len(sequences) or any(sequence.finish_reason for sequence in new):
+            raise OptionError(
+                "a sequence is generated once, in one row; make another one for each row from its Request."
             )
         for sequence in sequences:
             if not sequence.begins_as(sequences[0]):
@@ -123,21 +141,24 @@ class Batch:
         return rows
 
     def remove(self, row: int) -> None:
-        """Free a row whose sequence nobody waits for any longer."""
+        """Free a row whose sequence nobody waits for any longer; raises OptionError where there is none."""
+        if whole_number("row", row) not in range(len(self._rows)):
+            raise OptionError(f"row is {row}; give one of this batch, from 0 to {len(self._rows) - 1}.")
         self._rows[row] = nobody()
 
     def step(self) -> list[Step]:
         """Advance every sequence by one target pass; a step for each, and for those whose prompt is read."""
+        caches = self._caches
         joining, self._joining = self._joining, []
         read = [done for group in joining for done in self._join(group)]
-        return read + step(self._cache, self._drafting, self._controller, self._rows)
+        return read + step(*caches, self._controller, self._rows)
 
     def _join(self, group: list[tuple[int, Sequence]]) -> list[Step]:
         """Make rows ready for those of a group that were not removed, and read what several share."""
         rows = [row for row, sequence in group if self._rows[row] is sequence]
         for row in rows:
             self._controller.begin(row, self._rows[row])
-        return begin(self._cache, self._drafting, rows, self._rows[rows[0]]) if rows else []
+        return begin(*self._caches, rows, self._rows[rows[0]]) if rows else []
 
 
 def _adaptive(

@@ -6,10 +6,9 @@ from collections.abc import Sequence as Tokens
 from typing import Literal, Unpack
 
 from draftwise.batch import Batch
-from draftwise.checks import whole_number
+from draftwise.checks import listed, whole_number
 from draftwise.control.base import Controller
 from draftwise.drafters.base import Drafter
-from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel
 from draftwise.prompt import Prompt
 from draftwise.request import Options, Request
@@ -35,7 +34,10 @@ def generate_batch(
     one takes its row. `drafter` and `num_draft_tokens`: as `stream` takes them. All are checked before the
     first step; raises OptionError and PromptError.
     """
-    requests = [each if isinstance(each, Request) else Request(each, **options) for each in prompts]
+    requests = [
+        each if isinstance(each, Request) else Request(each, **options)
+        for each in listed("prompts", prompts, "a list of prompts")
+    ]
     groups = [[request.sequence(target)] for request in requests]
     together = run_batch(
         target, groups, max_rows=max_rows, drafter=drafter, num_draft_tokens=num_draft_tokens
@@ -60,8 +62,7 @@ def generate_samples(
     again for more than that. `prompt` and the other options: as `stream` takes them. Raises OptionError and
     PromptError.
     """
-    if whole_number("num_samples", num_samples) < 1:
-        raise OptionError(f"num_samples is {num_samples}; give at least 1.")
+    whole_number("num_samples", num_samples, least=1)
     request = Request(prompt, **options)
     group = [sample.sequence(target) for sample in request.samples(num_samples)]
     together = run_batch(
@@ -82,8 +83,7 @@ def run_batch(
 
     Those of a group begin with the same prompt, which is read once for as many of them as there are rows.
     """
-    if whole_number("max_rows", max_rows) < 1:
-        raise OptionError(f"max_rows is {max_rows}; give at least 1.")
+    whole_number("max_rows", max_rows, least=1)
     num_rows = min(max_rows, sum(map(len, groups)))
     waiting = deque(
         (number, part)

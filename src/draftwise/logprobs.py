@@ -27,8 +27,7 @@ class Logprobs:
     distribution: Distribution = "raw"
 
     def __post_init__(self) -> None:
-        if whole_number("logprobs", self.num_top) < 0:
-            raise OptionError(f"logprobs is {self.num_top}; give 0 (no alternatives) or more.")
+        whole_number("logprobs", self.num_top, least=0)
         if self.distribution not in get_args(Distribution):
             names = " or ".join(get_args(Distribution))
             raise OptionError(f"logprobs_of is {self.distribution!r}; give {names}.")

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Tokens
-from operator import index
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwise.chat_template import Message
-from draftwise.errors import PromptError
+from draftwise.checks import whole_number
+from draftwise.errors import OptionError, PromptError
 from draftwise.models.base import LanguageModel, refuse_no_model
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Source
@@ -56,8 +56,8 @@ def _encode(target: LanguageModel, prompt: Prompt, tokenizer: Tokenizer | None) 
         )
     else:
         try:
-            token_ids = [index(token_id) for token_id in cast(Tokens[int], prompt)]
-        except TypeError:
+            token_ids = [whole_number("a token id", token_id) for token_id in cast(Tokens[int], prompt)]
+        except OptionError:
             raise PromptError(NO_PROMPT) from None
     if not token_ids:
         raise PromptError("the prompt has no tokens; give at least one.")

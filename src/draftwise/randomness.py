@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 
 from draftwise.checks import whole_number
-from draftwise.errors import OptionError
 from draftwise.types import Probs
 
 _GROUPS = 16  # shares that one uniform chooses between
@@ -132,6 +131,6 @@ class CoupledStreams:
 
 
 def _seed_sequence(seed: int | None) -> np.random.SeedSequence:
-    if seed is not None and whole_number("seed", seed) < 0:
-        raise OptionError(f"seed is {seed}; give 0 or more.")
+    if seed is not None:
+        whole_number("seed", seed, least=0)
     return np.random.SeedSequence(seed)

@@ -1,11 +1,10 @@
 """What is asked for: a prompt, and all that belongs to its sequence alone."""
 
-from collections.abc import Collection
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from draftwise.checks import of_kind
+from draftwise.checks import listed, of_kind, token_ids, yes_or_no
 from draftwise.errors import OptionError, PromptError
 from draftwise.logprobs import Distribution, Logprobs
 from draftwise.models.base import LanguageModel
@@ -44,6 +43,7 @@ class Request:
     `lenience` below 1 gives up the target's distribution for speed (2211.17192, A.5).
     `logprobs`: how many of the likeliest tokens each step reports beside each that it emits, by their
     log-probabilities; None reports nothing. `logprobs_of`: under which distribution, as `Logprobs` says.
+    Raises OptionError for an option out of range.
     """
 
     prompt: Prompt
@@ -58,6 +58,20 @@ class Request:
     logprobs: int | None = None
     logprobs_of: Distribution = "raw"
 
+    def __post_init__(self) -> None:
+        of_kind("sampling", self.sampling, SamplingParams | None, "a SamplingParams, or None")
+        yes_or_no("ignore_eos", self.ignore_eos)
+        # What these become is made for each sequence anew; here they refuse what they cannot take.
+        self._stop_conditions(frozenset())
+        self._logprobs()
+        find_rule(self.verification, self.lenience)
+        Streams.seeded(self.seed)
+        if self.sampling and self.sampling.min_new_tokens > self.max_new_tokens:
+            raise OptionError(
+                f"min_new_tokens is {self.sampling.min_new_tokens} and max_new_tokens {self.max_new_tokens}; "
+                "give at most that."
+            )
+
     def samples(self, num_samples: int) -> list["Request"]:
         """As many requests, each with a seed of its own: this one's and those that follow, or none."""
         return [
@@ -68,25 +82,12 @@ class Request:
     def sequence(self, target: LanguageModel) -> Sequence:
         """The sequence to generate, at its start.
 
-        Raises OptionError for an option out of range, and PromptError for a prompt that cannot be read or,
-        with the new tokens, is longer than what the target holds.
+        Raises OptionError for an option that this target cannot follow, and PromptError for a prompt that
+        cannot be read or, with the new tokens, is longer than what the target holds.
         """
         prompt_ids, source = opening(target, self.prompt)
         sampling = SamplingParams() if self.sampling is None else self.sampling
-        of_kind("sampling", sampling, SamplingParams, "a SamplingParams")
-        of_kind("stop", self.stop, Collection, "text, or a list of texts")
-        of_kind("stop_token_ids", self.stop_token_ids, Collection, "a list of token ids")
-        stop_conditions = StopConditions(
-            self.max_new_tokens,
-            frozenset() if self.ignore_eos else target.eos_token_ids,
-            frozenset(self.stop_token_ids),
-            (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
-        )
-        if sampling.min_new_tokens > self.max_new_tokens:
-            raise OptionError(
-                f"min_new_tokens is {sampling.min_new_tokens} and max_new_tokens {self.max_new_tokens}; give "
-                "at most that."
-            )
+        stop_conditions = self._stop_conditions(target.eos_token_ids)
         sequence = Sequence(
             prompt_ids,
             stop_conditions,
@@ -102,7 +103,7 @@ class Request:
             find_rule(self.verification, self.lenience),
             source,
             is_seeded=self.seed is not None,
-            logprobs=None if self.logprobs is None else Logprobs(self.logprobs, self.logprobs_of),
+            logprobs=None if self.logprobs is None else self._logprobs(),
         )
         if sequence.max_length > target.max_length:
             raise PromptError(
@@ -111,3 +112,16 @@ class Request:
                 "for fewer."
             )
         return sequence
+
+    def _stop_conditions(self, eos_token_ids: frozenset[int]) -> StopConditions:
+        return StopConditions(
+            self.max_new_tokens,
+            frozenset() if self.ignore_eos else eos_token_ids,
+            frozenset(token_ids("stop_token_ids", self.stop_token_ids)),
+            (self.stop,)
+            if isinstance(self.stop, str)
+            else listed("stop", self.stop, "text, or a list of texts"),
+        )
+
+    def _logprobs(self) -> Logprobs:
+        return Logprobs(0 if self.logprobs is None else self.logprobs, self.logprobs_of)

@@ -4,7 +4,7 @@ from collections.abc import Sequence as Tokens
 from contextlib import closing
 from dataclasses import dataclass
 
-from draftwise.checks import of_kind
+from draftwise.checks import of_kind, token_ids, whole_number
 from draftwise.errors import PromptError
 from draftwise.logprobs import Logprobs
 from draftwise.models.base import LanguageModel
@@ -45,13 +45,13 @@ def score(
     `num_top`: how many of the likeliest tokens are reported at each place. A continuation that is text goes
     with a prompt that is text, and is read together with it, or with what an encoder reads. Raises
     PromptError where prompt and continuation are not whole tokens each, cannot be read or are longer than the
-    target holds, and OptionError as `Logprobs` does.
+    target holds, and OptionError for a continuation that is neither text nor token ids.
     """
-    logprobs = Logprobs(num_top, "adjusted" if sampling else "raw")
+    logprobs = Logprobs(whole_number("num_top", num_top, least=0), "adjusted" if sampling else "raw")
     of_kind("sampling", sampling, SamplingParams | None, "a SamplingParams, or None")
     prompt_ids, source = opening(target, prompt)
-    token_ids = _continuation_ids(target, prompt, prompt_ids, continuation)
-    length = len(prompt_ids) + len(token_ids) - 1
+    continuation_ids = _continuation_ids(target, prompt, prompt_ids, continuation)
+    length = len(prompt_ids) + len(continuation_ids) - 1
     if length > target.max_length:
         raise PromptError(
             f"prompt and continuation have {length + 1} tokens, but {target.name} holds at most "
@@ -62,8 +62,8 @@ def score(
     fed = prompt_ids
     with closing(target.open(1, length)) as state:
         state.begin(0, source)
-        for start in range(0, len(token_ids), _CHUNK):
-            chunk = token_ids[start : start + _CHUNK]
+        for start in range(0, len(continuation_ids), _CHUNK):
+            chunk = continuation_ids[start : start + _CHUNK]
             draft = Draft(tuple(chunk[:-1]))
             (logits,) = state.forward([[*fed, *draft.token_ids]], [len(chunk)])
             probs = Distributions(logits, sampler, draft)
@@ -75,7 +75,9 @@ def score(
 def _continuation_ids(
     target: LanguageModel, prompt: Prompt, prompt_ids: list[int], continuation: str | Tokens[int]
 ) -> list[int]:
-    if len(continuation) == 0:
+    if not isinstance(continuation, str):
+        continuation = token_ids("continuation", continuation)
+    if not continuation:
         raise PromptError("the continuation is empty; give at least one character or one token.")
     if not isinstance(continuation, str) or target.encoder:
         return encode_output(target, continuation)

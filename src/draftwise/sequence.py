@@ -27,8 +27,7 @@ class StopConditions:
     stop_strings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if whole_number("max_new_tokens", self.max_new_tokens) < 1:
-            raise OptionError(f"max_new_tokens is {self.max_new_tokens}; give at least 1.")
+        whole_number("max_new_tokens", self.max_new_tokens, least=1)
         if odd := [string for string in self.stop_strings if not isinstance(string, str)]:
             raise OptionError(f"a stop string is {odd[0]!r}; give text, or stop_token_ids for tokens.")
         if not all(self.stop_strings):

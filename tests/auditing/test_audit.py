@@ -264,7 +264,15 @@ def test_samples_are_drawn_as_long_as_the_time_allows() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"num_samples": 0}, "num_samples is 0"), ({"max_new_tokens": 0}, "max_new_tokens")],
+    [
+        ({"num_samples": 0}, "num_samples is 0"),
+        ({"num_draft_tokens": 0}, "num_draft_tokens is 0; give at least 1"),
+        ({"max_new_tokens": 0}, "max_new_tokens"),
+        ({"seed": -1}, "seed is -1; give at least 0"),
+        ({"seconds": 0}, "seconds is 0; give a positive finite number"),
+        ({"seconds": -1.0}, "seconds is -1.0; give a positive finite number"),
+        ({"seconds": float("inf")}, "seconds is inf; give a positive finite number"),
+    ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):

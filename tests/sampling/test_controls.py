@@ -165,19 +165,26 @@ def test_stop_tokens_are_banned_early_too() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0; give a positive"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0; give a number from 1e-09 to"),
         ({"repetition_penalty": "1"}, "repetition_penalty is '1'; give a number"),
-        ({"presence_penalty": np.inf}, "presence_penalty is inf; give a finite"),
-        ({"frequency_penalty": np.nan}, "frequency_penalty is nan; give a finite"),
+        ({"repetition_penalty": 1e-320}, "repetition_penalty is 1e-320; give a number from 1e-09 to"),
+        ({"presence_penalty": np.inf}, "presence_penalty is inf; give a number from"),
+        ({"presence_penalty": -1e308}, "presence_penalty is -1e[+]308; give a number from"),
+        ({"frequency_penalty": np.nan}, "frequency_penalty is nan; give a number from"),
         ({"typical_p": 0.0}, "typical_p is 0.0; give a number above 0"),
         ({"logit_bias": [1]}, "give a mapping"),
         ({"logit_bias": {"a": 1.0}}, "a token id of logit_bias is 'a'; give a whole number"),
-        ({"logit_bias": {1: np.inf}}, "logit_bias of token 1 is inf; give a finite number"),
+        ({"logit_bias": {1: np.inf}}, "logit_bias of token 1 is inf; give a number from -1e[+]09 to 1e[+]09"),
+        ({"logit_bias": {1: np.nan}}, "logit_bias of token 1 is nan; give a number from"),
+        ({"logit_bias": {1: 1e308}}, "logit_bias of token 1 is 1e[+]308; give a number from"),
+        ({"logit_bias": {1: 10**400}}, "logit_bias of token 1 is too large for a float"),
+        ({"logit_bias": {True: 1.0}}, "a token id of logit_bias is True; give a whole number"),
         ({"banned": "word"}, "banned is 'word'; give a list"),
+        ({"banned": b"word"}, "banned is b'word'; give a list"),
         ({"banned": [[]]}, "something empty"),
         ({"banned": [""]}, "something empty"),
         ({"banned": [1.5]}, "a token id of banned is 1.5; give a whole number"),
-        ({"min_new_tokens": -1}, "min_new_tokens is -1; give 0 or more"),
+        ({"min_new_tokens": -1}, "min_new_tokens is -1; give at least 0"),
         ({"processors": [3]}, "cannot be called"),
     ],
     ids=str,
@@ -211,18 +218,45 @@ def test_nothing_left_to_draw_is_said(temperature: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("processor", "error", "message"),
+    ("processor", "message"),
     [
-        (lambda tokens, logits: logits[:3], OptionError, "returned shape"),
-        (lambda tokens, logits: logits * np.nan, ModelError, "no distribution"),
+        (lambda tokens, logits: logits[:3], "returned shape"),
+        (lambda tokens, logits: "logits", "returned str; let it return logits"),
+        (lambda tokens, logits: logits * np.nan, "a processor returned a logit of nan"),
+        (lambda tokens, logits: logits + np.inf, "a processor returned a logit of inf"),
     ],
-    ids=["shape", "nan"],
+    ids=["shape", "text", "nan", "inf"],
 )
 def test_what_a_processor_returns_is_checked(
-    processor: Callable[[TokenIds, Logits], Logits], error: type[Exception], message: str
+    processor: Callable[[TokenIds, Logits], Logits], message: str
 ) -> None:
-    with pytest.raises(error, match=message):
+    with pytest.raises(OptionError, match=message):
         generate(MODEL, PROMPT, sampling=SamplingParams(processors=[processor]))
+
+
+def test_a_broken_model_is_not_blamed_on_the_controls() -> None:
+    sampler = Sampler.start(SamplingParams(logit_bias={1: 1.0}), PROMPT, MODEL)
+    with pytest.raises(ModelError, match="check the model's weights"):
+        sampler.probs(np.full(VOCAB_SIZE, np.nan))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"logit_bias": {1: 1e9, 7: -1e9}},
+        *({"repetition_penalty": value} for value in (1e-9, 1e9)),
+        *({"presence_penalty": value, "frequency_penalty": value} for value in (-1e9, 1e9)),
+    ],
+    ids=str,
+)
+def test_the_largest_values_overflow_nothing(options: dict[str, Any], dtype: type) -> None:
+    logits: Logits = np.linspace(-1000, 1000, VOCAB_SIZE, dtype=dtype)
+    sampler = Sampler.start(SamplingParams(1.0, **options), PROMPT, MODEL).after([1, 2] * 5000)
+    with np.errstate(over="raise", invalid="raise"):
+        controlled = sampler.controlled(logits)
+        assert np.isfinite(controlled).all()
+        assert sampler.probs(logits).sum() == pytest.approx(1, abs=1e-5)
 
 
 def test_functions_do_without_torch() -> None:

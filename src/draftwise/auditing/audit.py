@@ -5,16 +5,17 @@ from collections.abc import Sequence as Tokens
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from math import inf
 from time import perf_counter
 from typing import Any
 
+from draftwise import checks
 from draftwise.auditing.greedy import Parting, greedy_output, parting
 from draftwise.auditing.plain import PlainReader, noise
 from draftwise.auditing.positions import PositionAudit, Positions
 from draftwise.auditing.samples import LEVEL, Counts, Joint, followers, p_value
-from draftwise.checks import whole_number
 from draftwise.decoding import generate, stream
-from draftwise.drafters.base import Drafter
+from draftwise.drafters.base import Drafter, refuse_no_drafter
 from draftwise.drafters.overheard import Overheard
 from draftwise.errors import OptionError
 from draftwise.models.base import LanguageModel
@@ -120,13 +121,20 @@ def audit(
     for each; and joint samples of a few tokens against the target's own law. `sampling`, `verification` and
     `lenience`: what is audited, as `generate` takes them; a `sampling` of None is temperature 1.
     `num_samples`: None takes as many as `seconds` allow. `progress`: None draws bars on standard error where
-    that is a terminal. Raises OptionError for fewer than one prompt, token or sample, and what `generate`
-    raises.
+    that is a terminal. Raises OptionError for fewer than one prompt, token or sample or for no time, and what
+    `generate` raises.
     """
+    refuse_no_drafter(drafter)
+    checks.of_kind("sampling", sampling, SamplingParams | None, "a SamplingParams, or None")
     sampling = sampling or SamplingParams(temperature=1.0)
-    for name, value in (("prompts", len(prompts)), ("num_samples", num_samples)):
-        if value is not None and whole_number(name, value) < 1:
-            raise OptionError(f"{name} is {value}; give at least 1.")
+    prompts = checks.listed("prompts", prompts, "a list of prompts")
+    checks.whole_number("the number of prompts", len(prompts), least=1)
+    for name, value in (("num_samples", num_samples), ("num_draft_tokens", num_draft_tokens)):
+        if value is not None:
+            checks.whole_number(name, value, least=1)
+    checks.whole_number("seed", seed, least=0)
+    if not 0 < checks.number("seconds", seconds) < inf:
+        raise OptionError(f"seconds is {seconds}; give a positive finite number.")
     run = _Run(target, drafter, sampling, num_draft_tokens, verification, lenience, seed)
     with shown(progress) as report:
         greedy_tokens, largest, positions = 0, 0.0, Positions()

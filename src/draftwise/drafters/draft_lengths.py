@@ -2,6 +2,7 @@
 
 from bisect import bisect
 from collections.abc import Sequence
+from operator import index
 
 from draftwise.errors import OptionError
 
@@ -17,12 +18,15 @@ class DraftLengths:
     """
 
     def __init__(self, pairs: Sequence[tuple[int, int]]) -> None:
-        self._matches = [matched for matched, _ in pairs]
-        lengths = [drafted for _, drafted in pairs]
-        valid = pairs and self._matches[0] >= 1 and min(lengths) >= 1
+        try:
+            numbers = [(index(matched), index(drafted)) for matched, drafted in pairs]
+        except (TypeError, ValueError):  # they are no pairs, or not of whole numbers
+            numbers = []
+        self._matches, lengths = [matched for matched, _ in numbers], [drafted for _, drafted in numbers]
+        valid = numbers and self._matches[0] >= 1 and min(lengths) >= 1
         if not valid or sorted(set(self._matches)) != self._matches:
             raise OptionError(
-                f"draft_lengths is {pairs}; give pairs (match length, draft length) of whole numbers "
+                f"draft_lengths is {pairs!r}; give pairs (match length, draft length) of whole numbers "
                 "from 1 up, by increasing match length."
             )
         self.most = max(lengths)

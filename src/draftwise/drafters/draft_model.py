@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from draftwise.checks import whole_number
 from draftwise.control.base import Limit, UpTo
 from draftwise.drafters.ahead import Next
 from draftwise.drafters.base import Drafter, DraftState, refuse_no_drafter
 from draftwise.drafters.none import NoDrafter
-from draftwise.errors import OptionError, TokenizerMismatchError, UnsupportedError
+from draftwise.errors import TokenizerMismatchError, UnsupportedError
 from draftwise.models.base import LanguageModel, ModelState, Tap, refuse_no_model
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler
@@ -31,8 +32,7 @@ class DraftModel:
         num_draft_tokens: int = 4,
         drafter: Drafter | None = None,
     ) -> None:
-        if num_draft_tokens < 1:
-            raise OptionError(f"num_draft_tokens is {num_draft_tokens}; give at least 1.")
+        whole_number("num_draft_tokens", num_draft_tokens, least=1)
         refuse_no_model("model", model)
         self.model = model
         self.drafter = drafter or NoDrafter()

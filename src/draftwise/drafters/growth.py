@@ -4,7 +4,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from draftwise.checks import whole_number
 from draftwise.control.base import Limit
@@ -55,6 +55,7 @@ class Tree:
         return Draft(tuple(self.token_ids), self.probs or None, tuple(self.parents))
 
 
+@runtime_checkable
 class Shape(Protocol):
     """How far a tree grows, and where."""
 
@@ -108,8 +109,7 @@ class StaticTree:
         A path is worth their product; the likeliest guesses are taken one by one, each beside or below those
         there are.
         """
-        if whole_number("num_draft_tokens", num_draft_tokens) < 1:
-            raise OptionError(f"num_draft_tokens is {num_draft_tokens}; give at least 1.")
+        whole_number("num_draft_tokens", num_draft_tokens, least=1)
 
         def worth(path: tuple[int, ...]) -> float:
             return prod(float(accuracies[depth][rank]) for depth, rank in enumerate(path))
@@ -171,8 +171,7 @@ class DynamicTree:
 
     def __init__(self, num_draft_tokens: int = 24, width: int = 8, depth: int = 6) -> None:
         for name, value in (("num_draft_tokens", num_draft_tokens), ("width", width), ("depth", depth)):
-            if value < 1:
-                raise OptionError(f"{name} is {value}; give at least 1.")
+            whole_number(name, value, least=1)
         self.num_draft_tokens = num_draft_tokens
         self.width = width
         self.depth = depth

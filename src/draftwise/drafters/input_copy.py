@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
+from draftwise.checks import token_ids
 from draftwise.control.base import Limit
 from draftwise.drafters.draft_lengths import DRAFT_LENGTHS, DraftLengths, match_confidence
 from draftwise.models.base import LanguageModel, Tap
@@ -21,6 +22,7 @@ class InputCopy:
     where that comes next. `source`: the token ids of the input, which the output is taken to begin with; None
     takes what the target's encoder reads or, where it has none, the prompt, which the output then has to join
     first. `draft_lengths`: as `DraftLengths` takes them, by the tokens copied since.
+    Raises OptionError for a source that is no token ids, and as `DraftLengths` does.
     """
 
     def __init__(
@@ -31,7 +33,7 @@ class InputCopy:
         name: str = "copy",
     ) -> None:
         self.name = name
-        self.source = None if source is None else tuple(source)
+        self.source = None if source is None else token_ids("source", source)
         self.draft_lengths = DraftLengths(draft_lengths)
         self.default_num_draft_tokens = self.draft_lengths.default
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from draftwise.control.base import Limit
 from draftwise.drafters.growth import ROOT, Tree
-from draftwise.errors import OptionError, UnsupportedError
+from draftwise.errors import UnsupportedError
 from draftwise.models.base import LanguageModel
 from draftwise.types import Draft
 
@@ -48,10 +48,3 @@ def refuse_branching(branching: int, target: LanguageModel) -> None:
         raise UnsupportedError(
             f"{target.name} cannot score trees; load it with engine='torch', or leave branching at 1."
         )
-
-
-def check_branching(branching: int) -> int:
-    """The same number; raises OptionError below 1."""
-    if branching < 1:
-        raise OptionError(f"branching is {branching}; give 1 (chains) or more.")
-    return branching

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwise.checks import whole_number
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.errors import ModelError, OptionError, TokenizerMismatchError
 from draftwise.models.base import Encoder, Tap, refuse_taps
@@ -95,8 +96,7 @@ class NgramModel:
         `order` is n: 1 is a unigram model, 2 a bigram model. Raises OptionError for an order below 1, and
         ModelError where there is nothing to count or a token id is outside the vocabulary.
         """
-        if order < 1:
-            raise OptionError(f"the order of an n-gram model is {order}; give 1 (unigram) or more.")
+        whole_number("the order of an n-gram model", order, least=1)
         texts = [np.asarray(sequence, np.int64) for sequence in sequences]
         token_ids = np.concatenate([np.empty(0, np.int64), *texts])
         if not len(token_ids):

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from draftwise.checks import whole_number
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.ngram import NgramModel
-from draftwise.errors import OptionError, UnsupportedError
+from draftwise.errors import UnsupportedError
 from draftwise.models.base import Encoder, Tap, refuse_taps
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits, Source
@@ -30,10 +31,9 @@ class OnlineNgramModel:
     tokenizer: Tokenizer | None = None  # it knows no words, so it goes with any
 
     def __init__(self, vocab_size: int, order: int = 4, prior: NgramModel | None = None) -> None:
-        if order < 1:
-            raise OptionError(f"the order of an n-gram model is {order}; give 1 (unigram) or more.")
+        whole_number("the order of an n-gram model", order, least=1)
         self.name = f"online {order}-gram"
-        self.vocab_size = vocab_size
+        self.vocab_size = whole_number("vocab_size", vocab_size, least=1)
         self.order = order
         self.prior = prior
 

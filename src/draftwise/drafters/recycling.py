@@ -3,9 +3,9 @@
 from collections import ChainMap
 from collections.abc import MutableMapping, Sequence
 
+from draftwise.checks import whole_number
 from draftwise.control.base import Limit
-from draftwise.drafters.likeliest_paths import check_branching, likeliest_paths, refuse_branching
-from draftwise.errors import OptionError
+from draftwise.drafters.likeliest_paths import likeliest_paths, refuse_branching
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler, likeliest
@@ -33,15 +33,11 @@ class TokenRecycling:
         num_draft_tokens: int = 3,
         name: str = "recycling",
     ) -> None:
-        if min(num_candidates, num_draft_tokens) < 1:
-            raise OptionError(
-                f"num_candidates is {num_candidates} and num_draft_tokens {num_draft_tokens}; give 1 or more."
-            )
         self.name = name
-        self.num_candidates = num_candidates
-        self.branching = check_branching(branching)
+        self.num_candidates = whole_number("num_candidates", num_candidates, least=1)
+        self.branching = whole_number("branching", branching, least=1)
         self.learn = learn
-        self.default_num_draft_tokens = num_draft_tokens
+        self.default_num_draft_tokens = whole_number("num_draft_tokens", num_draft_tokens, least=1)
         self.candidates: Candidates = {}  # of finished sequences
 
     def open(self, target: LanguageModel, num_sequences: int, max_length: int) -> "TokenRecyclingState":

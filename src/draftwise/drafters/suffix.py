@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 
+from draftwise.checks import of_kind, whole_number
 from draftwise.control.base import Limit
 from draftwise.drafters.corpus import Corpus, Part
 from draftwise.drafters.draft_lengths import DRAFT_LENGTHS, DraftLengths, match_confidence
-from draftwise.drafters.likeliest_paths import check_branching, likeliest_paths, refuse_branching
+from draftwise.drafters.likeliest_paths import likeliest_paths, refuse_branching
 from draftwise.drafters.suffix_automaton import Place, SuffixAutomaton
 from draftwise.models.base import LanguageModel, Tap
 from draftwise.randomness import Randomness
@@ -37,8 +38,9 @@ class Suffix:
     ) -> None:
         self.name = name
         self.corpus = Corpus() if corpus is None else corpus
+        of_kind("corpus", self.corpus, Corpus, "a Corpus, or None")
         self.learn = learn and corpus is not None
-        self.branching = check_branching(branching)
+        self.branching = whole_number("branching", branching, least=1)
         self.draft_lengths = DraftLengths(draft_lengths)
         self.default_num_draft_tokens = self.draft_lengths.default
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from draftwise.checks import of_kind
 from draftwise.control.base import Limit
 from draftwise.drafters.ahead import likelihood
 from draftwise.drafters.draft_model import refuse_stranger
@@ -31,6 +32,7 @@ class TreeDraftModel:
         name: str | None = None,
     ) -> None:
         self.shape = shape or DynamicTree()
+        of_kind("shape", self.shape, Shape, "a StaticTree or a DynamicTree")
         if sampled and isinstance(self.shape, DynamicTree):
             raise OptionError(
                 "a dynamic tree leaves out guesses for their value; give a StaticTree to sample."

@@ -27,6 +27,7 @@ def controls_of(
     What asks for nothing has none. Raises OptionError for a token id that the target lacks, and for text
     where it has no tokenizer.
     """
+    _refuse_unknown("stop_token_ids", stop_token_ids, target)
     if params.logit_bias:
         _refuse_unknown("logit_bias", params.logit_bias, target)
         yield biased(params.logit_bias)
@@ -39,7 +40,6 @@ def controls_of(
         _refuse_unknown("banned", [token_id for sequence in sequences for token_id in sequence], target)
         yield without_banned(sequences)
     if params.min_new_tokens:
-        _refuse_unknown("stop_token_ids", stop_token_ids, target)
         yield without_early_end(params.min_new_tokens, {*eos_token_ids, *stop_token_ids}, num_prompt_tokens)
     yield from map(processed, params.processors)
 
@@ -119,7 +119,12 @@ def processed(processor: Any) -> Control:
             returned = processor(input_ids[None], scores[None])[0].numpy()
         else:
             returned = processor(tokens, logits)
-        changed: Logits = np.asarray(returned, dtype)
+        try:
+            changed: Logits = np.asarray(returned, dtype)
+        except (TypeError, ValueError):
+            raise OptionError(
+                f"the processor {name} returned {type(returned).__name__}; let it return logits."
+            ) from None
         if changed.shape != shape:
             raise OptionError(
                 f"the processor {name} returned shape {changed.shape} for logits of shape {shape}; "

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from draftwise.checks import number, of_kind, whole_number
@@ -12,18 +12,26 @@ from draftwise.types import Control
 if TYPE_CHECKING:
     from draftwise.sampling.grammar import Grammar
 
+# Of what is added to logits, and divides them: beyond it logits no longer tell tokens apart, or overflow.
+_LARGEST = 1e9
 
+
+def _is_moderate(value: float) -> bool:
+    return -_LARGEST <= value <= _LARGEST
+
+
+_MODERATE = f"a number from {-_LARGEST:g} to {_LARGEST:g}"
 _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "temperature": (lambda value: 0 <= value < inf, "0 (greedy) or a positive finite number"),
     "top_p": (lambda value: 0 < value <= 1, "a number above 0 and up to 1, where 1 keeps every token"),
     "min_p": (lambda value: 0 <= value <= 1, "a number from 0 to 1, where 0 keeps every token"),
     "typical_p": (lambda value: 0 < value <= 1, "a number above 0 and up to 1, where 1 keeps every token"),
     "repetition_penalty": (
-        lambda value: 0 < value < inf,
-        "a positive finite number, where 1 changes nothing",
+        lambda value: 1 / _LARGEST <= value <= _LARGEST,
+        f"a number from {1 / _LARGEST:g} to {_LARGEST:g}, where 1 changes nothing",
     ),
-    "presence_penalty": (isfinite, "a finite number, where 0 changes nothing"),
-    "frequency_penalty": (isfinite, "a finite number, where 0 changes nothing"),
+    "presence_penalty": (_is_moderate, f"{_MODERATE}, where 0 changes nothing"),
+    "frequency_penalty": (_is_moderate, f"{_MODERATE}, where 0 changes nothing"),
 }
 
 
@@ -70,15 +78,16 @@ class SamplingParams:
                 raise OptionError(f"{name} is {getattr(self, name)}; give {wanted}.")
         if self.top_k is not None and whole_number("top_k", self.top_k) < 1:
             raise OptionError(f"top_k is {self.top_k}; give 1 or more, or leave it out to keep every token.")
-        if whole_number("min_new_tokens", self.min_new_tokens) < 0:
-            raise OptionError(f"min_new_tokens is {self.min_new_tokens}; give 0 or more.")
+        whole_number("min_new_tokens", self.min_new_tokens, least=0)
         if not isinstance(self.logit_bias, Mapping):
             raise OptionError(f"logit_bias is {self.logit_bias!r}; give a mapping from token ids to numbers.")
         for token_id, bias in self.logit_bias.items():
             whole_number("a token id of logit_bias", token_id)
-            if not isfinite(number(f"logit_bias of token {token_id}", bias)):
-                raise OptionError(f"logit_bias of token {token_id} is {bias}; give a finite number.")
-        if isinstance(self.banned, str) or not isinstance(self.banned, Sequence):
+            if not _is_moderate(number(f"logit_bias of token {token_id}", bias)):
+                raise OptionError(
+                    f"logit_bias of token {token_id} is {bias}; give {_MODERATE}, or banned to never emit it."
+                )
+        if isinstance(self.banned, str | bytes) or not isinstance(self.banned, Sequence):
             raise OptionError(f"banned is {self.banned!r}; give a list of token ids, lists of them, or text.")
         for sequence in map(as_sequence, self.banned):
             if not sequence:

@@ -98,13 +98,17 @@ class Sampler:
     def probs(self, logits: Logits) -> Probs:
         """The distribution `[vocabulary]` that the next token is sampled from.
 
-        Raises OptionError where the controls leave no token, and as `adjusted_probs` does.
+        Raises OptionError where the controls leave no token or no number, and as `adjusted_probs` does.
         """
         scores = self.controlled(logits)
-        if self.controls and scores.max() == -np.inf < logits.max():
+        if self.controls and not np.isfinite(largest := scores.max()) and np.isfinite(logits.max()):
+            if largest == -np.inf:
+                raise OptionError(
+                    "banned, min_new_tokens, processors and grammar leave no token that may follow the first "
+                    f"{len(self.token_ids)}; let them allow one."
+                )
             raise OptionError(
-                "banned, min_new_tokens, processors and grammar leave no token that may follow the first "
-                f"{len(self.token_ids)}; let them allow one."
+                f"a processor returned a logit of {largest}; let it return numbers, -inf to ban."
             )
         return adjusted_probs(scores, self.params)
 

@@ -6,6 +6,7 @@ All in `RULES` are exact; "lenient" and "typical" are not, and have to be asked 
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from draftwise.checks import number
 from draftwise.errors import OptionError
 from draftwise.randomness import Randomness
 from draftwise.types import Draft, Probs, Verdict
@@ -68,6 +69,9 @@ def find_rule(name: str, lenience: float = 1.0) -> Rule:
     "lenient" is token-wise verification with a `lenience` above 0 and up to 1, where 1 is exact; every other
     rule refuses one below 1. "typical" is Medusa's acceptance, lossy too.
     """
+    if name not in (names := (*RULES, LENIENT, TYPICAL)):
+        raise OptionError(f"verification is {name!r}; give one of {', '.join(names)}.")
+    lenience = number("lenience", lenience)
     if name == LENIENT:
         if not 0 < lenience <= 1:
             raise OptionError(f"lenience is {lenience}; give a number above 0 and up to 1, where 1 is exact.")
@@ -77,8 +81,4 @@ def find_rule(name: str, lenience: float = 1.0) -> Rule:
             f"lenience is {lenience}, which changes the distribution of the output; ask for that by name, "
             f'with verification "{LENIENT}", or leave it at 1.'
         )
-    if name == TYPICAL:
-        return typical
-    if name not in RULES:
-        raise OptionError(f"verification is {name!r}; give one of {', '.join([*RULES, LENIENT, TYPICAL])}.")
-    return RULES[name]
+    return typical if name == TYPICAL else RULES[name]
