@@ -1,12 +1,14 @@
-"""Every drafter that needs no second model: tokens a pass, its cost and the speed. Prints one JSON object.
+"""Every drafter: tokens a pass, its cost and the speed. Prints one JSON object.
 
     python benchmarks/drafters.py --data FOLDER --model MODEL [--engine torch] [--families summarization,qa]
-        [--drafters lookup,suffix] [--prompts 3] [--max-new-tokens 128]
+        [--draft-model SMALLER] [--drafters lookup,suffix] [--prompts 3] [--max-new-tokens 128]
     python benchmarks/drafters.py --data FOLDER --model MODEL --long [--context 32000]
 
-The first form decodes the prompts of each family greedily; `self-*` drafters need the torch engine. The order
-of drafters is turned round from prompt to prompt. The second form puts prompts end to end and measures single
-proposals at the end of a long context, in microseconds, and the bytes that a drafter holds for each token.
+The first form decodes the prompts of each family greedily; `self-*` drafters need the torch engine, and
+`draft-model`, `tli` and `slem`, which have to be named, a draft model: the last two one of any tokenizer. The
+order of drafters is turned round from prompt to prompt. The second form puts prompts end to end and measures
+single proposals at the end of a long context, in microseconds, and the bytes that a drafter holds for each
+token.
 """
 
 import argparse
@@ -24,6 +26,7 @@ from typing import Any
 from draftwise import (
     Corpus,
     Drafter,
+    DraftModel,
     InputCopy,
     LanguageModel,
     NoDrafter,
@@ -33,7 +36,9 @@ from draftwise import (
     SelfSpeculation,
     Several,
     Suffix,
+    TextDraftModel,
     TokenRecycling,
+    TranslatedModel,
     generate,
     load,
 )
@@ -85,6 +90,11 @@ SELF: Mapping[str, Maker] = {
     ),
 }
 ALL = {**MODEL_FREE, **SELF}
+DRAFTING: Mapping[str, Callable[[LanguageModel, LanguageModel], Drafter]] = {
+    "draft-model": lambda target, draft_model: DraftModel(draft_model, num_draft_tokens=2),
+    "tli": lambda target, draft_model: DraftModel(TranslatedModel(draft_model, target), num_draft_tokens=2),
+    "slem": lambda target, draft_model: TextDraftModel(draft_model, num_draft_tokens=2),
+}
 
 
 def by_family(options: argparse.Namespace) -> dict[str, Any]:
@@ -92,7 +102,10 @@ def by_family(options: argparse.Namespace) -> dict[str, Any]:
     model = load(options.model, engine=options.engine, threads=options.threads)
     is_torch = options.engine == "torch"
     names = options.drafters.split(",") if options.drafters else list(ALL if is_torch else MODEL_FREE)
-    drafters = {name: ALL[name](model) for name in names}
+    drafters = {name: ALL[name](model) for name in names if name in ALL}
+    if options.draft_model:
+        draft_model = load(options.draft_model, engine=options.engine, threads=options.threads)
+        drafters |= {name: DRAFTING[name](model, draft_model) for name in names if name in DRAFTING}
     families = {}
     generate(model, [1, 2, 3], max_new_tokens=8)  # what happens only once happens here
     for family in options.families.split(","):
@@ -211,7 +224,8 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--engine", default="onnx", choices=("onnx", "torch"))
     parser.add_argument("--families", default=",".join(FAMILIES))
-    parser.add_argument("--drafters", help=f"some of {', '.join(ALL)}")
+    parser.add_argument("--drafters", help=f"some of {', '.join([*ALL, *DRAFTING])}")
+    parser.add_argument("--draft-model")
     parser.add_argument("--prompts", type=int, default=3)
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--threads", type=int)
