@@ -12,6 +12,8 @@ from draftwise.prompt import encode_prompt
 from draftwise.sampling import Sampler, SamplingParams
 from draftwise.types import Logits, Step
 
+# Guesses while a text is written: so few cost little where they are wrong, and nothing is known yet.
+_NUM_DRAFT_TOKENS = 2
 CHUNK = 32  # positions of a text that are scored at once: bounds the memory of their logits
 
 
@@ -43,12 +45,11 @@ def write_text(
     refuse_encoder(target, "planning")
     sampling = sampling or SamplingParams()
     prompt_ids = encode_prompt(target, prompt)
-    drafter = PromptLookup()
     generation = generate(
         target,
         prompt_ids,
-        drafter=drafter,
-        num_draft_tokens=drafter.default_num_draft_tokens,
+        drafter=PromptLookup(),
+        num_draft_tokens=_NUM_DRAFT_TOKENS,
         sampling=sampling,
         max_new_tokens=max_new_tokens,
         seed=seed,
