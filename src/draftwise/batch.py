@@ -9,8 +9,8 @@ from draftwise.checks import of_kind, whole_number, yes_or_no
 from draftwise.control.adaptive import Adaptive
 from draftwise.control.base import Controller
 from draftwise.control.cost import CostModel
-from draftwise.control.each_row import EachRow
 from draftwise.control.fixed import Fixed
+from draftwise.control.seeded_apart import SeededApart
 from draftwise.drafters.base import Drafter, DraftState
 from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.several import Several
@@ -26,9 +26,9 @@ class Batch:
 
     A context manager, inside which the caches are open: `num_rows` of them, each for a text of up to
     `max_length` tokens, prompt and output. `drafter`, `num_draft_tokens` and `width_invariant`: as `stream`
-    takes them; a controller decides for all rows. With "auto" each row learns for itself how many tokens pay.
-    One with a seed reckons as if it were alone, so that its tokens do not depend on the others; one without
-    reckons that all rows draft as it does.
+    takes them; a controller decides for all rows. With "auto" each row learns for itself how many tokens are
+    right, and a pass that rows share is as wide as pays for all of them. But one with a seed reckons as if it
+    were alone, so that its tokens do not depend on the others.
 
     Its tokens, its own options and its seed decide what becomes of a row, and never the other rows: as far as
     logits have the same bits in passes of any width, and unless its drafter learns from finished sequences.
@@ -61,7 +61,11 @@ class Batch:
         self._width_invariant = width_invariant
         self._drafter = several.drafters[0] if alone else several
         self._controller: Controller = (
-            EachRow(partial(_adaptive, target, several.drafters, num_rows))
+            SeededApart(
+                # Only a row that is alone tells what its pass takes.
+                partial(_adaptive, target, several.drafters, num_rows, constant=num_rows > 1),
+                partial(_adaptive, target, several.drafters, 1, constant=True),
+            )
             if isinstance(num_draft_tokens, str)
             else num_draft_tokens
             if isinstance(num_draft_tokens, Controller)
@@ -161,10 +165,6 @@ class Batch:
         return begin(*self._caches, rows, self._rows[rows[0]]) if rows else []
 
 
-def _adaptive(
-    target: LanguageModel, drafters: Tokens[Drafter], num_rows: int, sequence: Sequence
-) -> Controller:
-    """What decides for one of several rows; no pass tells what it would take with one row alone."""
-    if sequence.is_seeded:
-        return Adaptive(CostModel.measured(target, drafters, constant=True))
-    return Adaptive(CostModel.measured(target, drafters, constant=num_rows > 1, num_rows=num_rows))
+def _adaptive(target: LanguageModel, drafters: Tokens[Drafter], num_rows: int, *, constant: bool) -> Adaptive:
+    """What decides by the costs that are measured here."""
+    return Adaptive(CostModel.measured(target, drafters, constant=constant, num_rows=num_rows))

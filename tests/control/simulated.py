@@ -59,11 +59,24 @@ class Played:
     seconds: float
 
 
-def adaptive(curve: Callable[[int], float], guessers: Sequence[Guesser]) -> Adaptive:
+def adaptive(
+    curve: Callable[[int], float],
+    guessers: Sequence[Guesser],
+    shared: Sequence[int] = (),
+) -> Adaptive:
+    """`shared`: the positions of several rows together for which the curve is known."""
     verify = {n: curve(n) for n in range(1, LONGEST + 2)}
+    together = {n: curve(n) for n in shared}
     drafts = [{n: guesser.cost * n for n in range(1, LONGEST + 1)} for guesser in guessers]
     points = [lambda context_length, draft=draft: draft for draft in drafts]
-    return Adaptive(Costs(lambda context_length: verify, points, constant=True))
+    return Adaptive(
+        Costs(
+            lambda context_length: verify,
+            points,
+            constant=True,
+            shared=(lambda context_length: together) if together else None,
+        )
+    )
 
 
 def play(
@@ -115,3 +128,56 @@ def best_rate(curve: Callable[[int], float], chances: Sequence[float], cost: flo
     """Tokens a second at the best fixed length, for known chances by position."""
     tokens = 1 + np.concatenate([[0.0], np.cumsum(np.cumprod(chances))])
     return max(float(tokens[n]) / (n * cost + curve(n + 1)) for n in range(len(tokens)))
+
+
+def play_together(
+    controller: Adaptive,
+    curve: Callable[[int], float],
+    acceptance: Sequence[float],
+    num_steps: int,
+    *,
+    in_turn: bool,
+    seed: int = 0,
+) -> list[Played]:
+    """Rows with chances of their own that pass together, by what all of their positions take; a step for all.
+
+    `in_turn`: a row's draft is made before that of the next, as lookup does; else they grow token by token,
+    as with a draft model. Guesses cost nothing.
+    """
+    random = np.random.default_rng(seed)
+    rows = [
+        Row([0], StopConditions(10**9), Sampler(SamplingParams()), Streams.seeded(seed), None)
+        for _ in acceptance
+    ]
+    for row, sequence in enumerate(rows):
+        controller.begin(row, sequence)
+    played = []
+    for _ in range(num_steps):
+        limits = controller.limits(rows)
+        drafting = [row for row, limit in enumerate(limits) if limit.choose([None]) is not None]
+        lengths = [0] * len(rows)
+        for growing in [[row] for row in drafting] if in_turn else [drafting]:
+            while growing := [row for row in growing if limits[row].allows(lengths[row])]:
+                for row in growing:
+                    lengths[row] += 1
+        tokens = 0.0
+        for row, (length, chance) in enumerate(zip(lengths, acceptance, strict=True)):
+            accepted = next((i for i in range(length) if random.random() >= chance), length)
+            rows[row].token_ids.extend((1,) * (accepted + 1))
+            emitted = (1,) * (accepted + 1)
+            controller.observe(
+                Step(row, (1,) * length, accepted, emitted, ("",) * len(emitted), length + 1, Seconds())
+            )
+            tokens += sum(chance**n for n in range(length + 1))
+        longest = max(lengths)
+        played.append(Played(0, longest, tokens, curve(len(rows) * (longest + 1))))
+    return played
+
+
+def best_rate_together(curve: Callable[[int], float], acceptance: Sequence[float]) -> float:
+    """Tokens a second of all rows at the best length, the same for all of them and at every step."""
+    return max(
+        sum(chance**n for chance in acceptance for n in range(length + 1))
+        / curve(len(acceptance) * (length + 1))
+        for length in range(LONGEST + 1)
+    )

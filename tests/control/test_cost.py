@@ -48,3 +48,18 @@ def test_reading_widens_as_the_targets_passes_do() -> None:
         lambda context: {1: 1.0, MOST: 1.0 + (MOST - 1) / 4}, [lambda context: {1: 0.2}], constant=True
     )
     assert costs.read(0, 10, 100) == pytest.approx(0.2 * 10 / 4)
+
+
+def test_rows_pass_together_for_what_their_positions_take() -> None:
+    """A pass costs 8 and 1 for each position, and beyond 32 of them nothing more."""
+    costs = CostModel(
+        lambda context: {1: 9.0, 32: 40.0},
+        [lambda context: {1: 3.0}],
+        constant=True,
+        shared=lambda context: {1: 9.0, 32: 40.0, 64: 40.0},
+    )
+    assert costs.verify(100, 4)[1:4] == [12.0, 16.0, 20.0]
+    assert costs.verify(100, 4)[8] == costs.verify(100, 4)[10] == 40.0
+    assert costs.verify(100)[1:4] == [9.0, 10.0, 11.0]
+    assert costs.draft_share(1) == 1.0
+    assert costs.draft_share(4) == 12.0 / (4 * 9.0)

@@ -16,7 +16,7 @@ from draftwise.planning.profile import (
     profile_file,
     profile_for,
 )
-from draftwise.planning.timing import Timing
+from draftwise.planning.timing import WIDER, Timing
 from tests.planning.simulated import SimulatedClock, SlowModel, clock, silent
 
 __all__ = ["clock"]  # a fixture
@@ -94,6 +94,22 @@ def test_a_drafter_is_added_to_a_saved_profile(clock: SimulatedClock) -> None:
     retrained = DraftModel(slow(clock, 0.2, seed=2), name="small")
     assert len(measured(clock, target, retrained).drafters) == 2
     assert drafter_key(PromptLookup()) == "prompt-lookup"
+
+
+def test_wider_passes_are_added_to_a_saved_profile_when_asked_for(clock: SimulatedClock) -> None:
+    """What one row takes stays what it was: runs with a seed go by it."""
+    target = slow(clock)
+    alone = measured(clock, target)
+    assert not alone.wider
+    target.cost = lambda held, width: 5 + width
+    both = profile_for(target, wider=True, budget=0, progress=silent, clock=clock)
+    assert both == profile_for(target, budget=0, progress=silent, clock=clock)
+    assert both.verify_seconds(100) == alone.verify_seconds(100)
+    shared = both.shared_seconds(100)
+    assert {n: shared[n] for n in alone.verify_seconds(100)} == alone.verify_seconds(100)
+    assert {n: shared[n] for n in WIDER} == {n: pytest.approx(5 + n) for n in WIDER}
+    target.cost = lambda held, width: 99.0
+    assert profile_for(target, wider=True, budget=0, progress=silent, clock=clock) == both
 
 
 @pytest.mark.parametrize(

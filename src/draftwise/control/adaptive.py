@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Rows
+from itertools import accumulate, zip_longest
+from operator import mul
 
 from draftwise.control.acceptance import MOST, Acceptance
+from draftwise.control.base import Limit, UpTo
 from draftwise.control.cost import CostModel
 from draftwise.sequence import Sequence
 from draftwise.types import Step
@@ -25,28 +28,40 @@ class Adaptive:
     `costs`. Where the next token does not pay several may, so all lengths are looked at. What does not seem
     to pay is tried now and then, from an allowance into which goes a share of the time and what trials win.
 
-    It decides for a drafter that is `Several`. No decision depends on a token drawn and not yet verified, nor
-    on the clock where the costs are constant.
+    It decides for a drafter that is `Several`, and for each row by what became of its own drafts. No
+    decision on a token depends on its value, nor on the clock where the costs are constant.
     """
 
     def __init__(self, costs: CostModel) -> None:
         self.costs = costs
-        self.acceptances = [Acceptance() for _ in range(costs.num_drafters)]
+        self._acceptances: dict[tuple[int, int], Acceptance] = {}  # by row and drafter
         self._tokens = self._seconds = 0.0  # of the steps of late
         self._allowance = 0.0  # seconds
         self._num_steps = 0
         self._patience = [1] * costs.num_drafters  # steps until a trial, twice as many after each that failed
         self._next_trial = [0] * costs.num_drafters  # the number of a step
         self._read: dict[tuple[int, int], int] = {}  # by row and drafter: tokens of the context
-        self._limits: list[Reckoned] = []
+        self._limits: dict[int, Reckoned] = {}  # by row
 
     def begin(self, row: int, sequence: Sequence) -> None:
-        """The drafters have read nothing of the new sequence."""
-        self._read = {key: num_read for key, num_read in self._read.items() if key[0] != row}
+        """The drafters have read nothing of the new sequence, and nobody knows how well they guess it."""
+        for drafter in range(self.costs.num_drafters):
+            self._read.pop((row, drafter), None)
+            self._acceptances.pop((row, drafter), None)
 
-    def limits(self, rows: Rows[Sequence]) -> list["Reckoned"]:
-        self._limits = [Reckoned(self, row, sequence) for row, sequence in enumerate(rows)]
-        return self._limits
+    def acceptance(self, row: int, drafter: int) -> Acceptance:
+        """What was learnt from a row's drafts: rows learn apart, as what happens to them at once is alike."""
+        if (row, drafter) not in self._acceptances:
+            self._acceptances[row, drafter] = Acceptance()
+        return self._acceptances[row, drafter]
+
+    def limits(self, rows: Rows[Sequence]) -> list[Limit]:
+        active = {row: sequence for row, sequence in enumerate(rows) if not sequence.finish_reason}
+        each_alone = [{row: sequence} for row, sequence in active.items()]
+        self._limits = {}
+        for together in [active] if active and self.costs.rows_share_passes else each_alone:
+            self._limits |= Pass(self, together).limits
+        return [self._limits.get(row, UpTo(0)) for row in range(len(rows))]
 
     def rate(self, plain: float) -> float:
         """λ, in tokens a second, where a plain step takes `plain` seconds."""
@@ -69,27 +84,54 @@ class Adaptive:
         self._num_steps += 1
         self._tokens = _MEMORY * self._tokens + step.num_accepted + 1
         self._seconds = _MEMORY * self._seconds + seconds
-        self._allowance = min(self._allowance + _EXPLORED * seconds, 4 * limit.plain)
+        self._allowance = min(self._allowance + _EXPLORED * seconds, 4 * limit.shared.plain)
         if drafter is not None:
-            won = step.num_accepted / limit.rate - (seconds - limit.plain)
+            won = step.num_accepted / limit.shared.rate - (seconds - limit.shared.plain)
             self._allowance += won - limit.forgone if limit.is_trial else 0.0
             failed = limit.is_trial and not step.num_accepted
             self._patience[drafter] = min(2 * self._patience[drafter], _PATIENCE) if failed else 1
             self._next_trial[drafter] = self._num_steps + self._patience[drafter]
             self._read[step.row, drafter] = limit.context_length
-            self.acceptances[drafter].observe(limit.confidences[:num_drafted], step.num_accepted)
+            self.acceptance(step.row, drafter).observe(limit.confidences[:num_drafted], step.num_accepted)
         if step.num_fed == num_drafted + 1:  # no prompt was read
             drafted = None if drafter is None else (drafter, limit.paid)
             self.costs.observe(step.seconds, num_drafted + 1, drafted, limit.context_length)
 
 
+class Pass:
+    """What rows that are verified together have in common: a pass as wide as the longest of their drafts.
+
+    A token within that width is verified for nothing. One beyond it pays if it does with all that the rows
+    then expect, and each of them bears what it costs by its part of that.
+    """
+
+    def __init__(self, controller: Adaptive, rows: dict[int, Sequence]) -> None:
+        self.num_rows = len(rows)
+        longest = max(len(sequence.token_ids) for sequence in rows.values())
+        self.verify = controller.costs.verify(longest, self.num_rows)  # by the width of each
+        self.plain = self.verify[1] / self.num_rows  # seconds of each row's share without drafts
+        self.draft_share = controller.costs.draft_share(self.num_rows)
+        self.rate = controller.rate(self.plain)
+        self.limits = {row: Reckoned(controller, self, row, sequence) for row, sequence in rows.items()}
+
+    def besides(self, limit: "Reckoned") -> list["Reckoned"]:
+        """The limits of the other rows."""
+        return [other for other in self.limits.values() if other is not limit]
+
+    def longest(self, limit: "Reckoned", num_drafted: int) -> int:
+        """Tokens of the longest draft so far, where that of `limit` has `num_drafted`."""
+        return max(num_drafted, max((other.length for other in self.besides(limit)), default=0))
+
+
 class Reckoned:
     """The limit of one row in one step: it reckons whether the next token, or several, would pay."""
 
-    def __init__(self, controller: Adaptive, row: int, sequence: Sequence) -> None:
+    def __init__(self, controller: Adaptive, shared: Pass, row: int, sequence: Sequence) -> None:
+        self.shared = shared
         self.drafter: int | None = None
         self.context_length = len(sequence.token_ids)
         self.confidences: list[float | None] = []  # of the tokens allowed
+        self.length = 0  # of the draft, so far
         self.paid = 0  # tokens whose drafting is paid for, drawn or not
         self.is_trial = False
         self.forgone = 0.0  # seconds that the best draft would have won over plain decoding
@@ -97,10 +139,9 @@ class Reckoned:
         self._row = row
         self._room = min(sequence.room, MOST)
         self._budget = sequence.budget
-        self._survival = [1.0]  # the probability that the first n tokens are all accepted
-        self._verify = controller.costs.verify(self.context_length)
-        self.plain = self._verify[1]
-        self.rate = controller.rate(self.plain)
+        # The probability that the first n tokens are drafted and accepted.
+        self._survival = [1.0]
+        self._is_open = self._room > 0  # whether the drafter is yet to be chosen
 
     def choose(self, confidences: Rows[float | None]) -> int | None:
         """The drafter that wins the most time, now and then another one for a trial, or none."""
@@ -108,7 +149,7 @@ class Reckoned:
         losses: dict[int, float] = {}
         for drafter, confidence in enumerate(confidences):
             if confidence != 0 and self._room:
-                wins = list(self._wins(drafter, 0, confidence))
+                wins = list(self._wins(drafter, 0, self._survivals(drafter, 0, confidence)))
                 reading = self._reading(drafter) if confidence is None else 0.0
                 # What is read now serves all steps to come: each pays by its share of the tokens left.
                 gains[drafter] = max(
@@ -122,45 +163,63 @@ class Reckoned:
         trial = self._controller.trial({drafter: self.forgone + loss for drafter, loss in losses.items()})
         if trial is not None:
             self.is_trial, self.drafter = True, trial
+        self._is_open = False
+        if self.drafter is not None:
+            self._survival[1:] = self._survivals(self.drafter, 0, confidences[self.drafter])
         return self.drafter
 
     def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
         if self.drafter is None:  # none is chosen yet
             return self._room > 0
+        survivals = self._survivals(self.drafter, num_drafted, confidence)
         settled = num_drafted == 0 and (confidence is None or self.is_trial)  # by the choice
         allowed = num_drafted < self._room and (
-            settled or any(win > 0 for win, _ in self._wins(self.drafter, num_drafted, confidence))
+            settled or any(win > 0 for win, _ in self._wins(self.drafter, num_drafted, survivals))
         )
+        self.length = num_drafted + allowed
+        self._survival[num_drafted + 1 :] = survivals if allowed else []
         if allowed:
             self.paid = max(self.paid, num_drafted + 1)
-            survival = self._survival[num_drafted] * self._ahead(self.drafter, num_drafted, confidence)[0]
-            self._survival[num_drafted + 1 :] = [survival]
             self.confidences[num_drafted:] = [confidence]
         return allowed
 
     def seconds(self, num_drafted: int) -> float:
-        """Predicted seconds of the step, after a draft of `num_drafted` tokens."""
-        return self._draft(self.drafter)[self.paid] + self._verify[num_drafted + 1]
+        """Predicted seconds of the step, after a draft of `num_drafted` tokens: the row's share of them."""
+        verify = self.shared.verify[self.shared.longest(self, num_drafted) + 1] / self.shared.num_rows
+        return self.shared.draft_share * self._draft(self.drafter)[self.paid] + verify
 
-    def _wins(
-        self, drafter: int, num_drafted: int, confidence: float | None
-    ) -> Iterator[tuple[float, float]]:
+    def _wins(self, drafter: int, num_drafted: int, survivals: Rows[float]) -> Iterator[tuple[float, float]]:
         """Seconds won by one token more than `num_drafted`, by two, and so on, over a draft that ends.
 
         With each the tokens that are expected of them.
         """
-        draft, verify, paid = self._draft(drafter), self._verify, self.paid
-        spent = draft[max(num_drafted, paid)] + verify[num_drafted + 1]
-        survival, tokens = self._survival[num_drafted], 0.0
-        ahead = self._ahead(drafter, num_drafted, confidence)
-        for length, probability in zip(range(num_drafted + 1, self._room + 1), ahead, strict=False):
-            survival *= probability
+        draft, verify, paid = self._draft(drafter), self.shared.verify, self.paid
+        draft_share, rate = self.shared.draft_share, self.shared.rate
+        drafted = draft_share * draft[max(num_drafted, paid)]
+        longest, others = self.shared.longest(self, num_drafted), self.shared.besides(self)
+        alike = 1 + sum(other._is_open for other in others)  # what is not known of a row is as of this one
+        # A row that did not come as far as this one has ended its draft.
+        going = [other._survival for other in others if not 0 < other.length < num_drafted]
+        elsewhere = [sum(each) for each in zip_longest(*going, fillvalue=0.0)]
+        elsewhere += [0.0] * (len(survivals) + num_drafted + 1 - len(elsewhere))
+        tokens = beyond = together = 0.0
+        for length, survival in enumerate(survivals, num_drafted + 1):
             tokens += survival
-            yield tokens / self.rate - (draft[max(length, paid)] + verify[length + 1] - spent), tokens
+            cost = draft_share * draft[max(length, paid)] - drafted
+            if length > longest:
+                beyond += survival
+                together += survival * alike + elsewhere[length]
+                cost += (verify[length + 1] - verify[longest + 1]) * (beyond / together if together else 1.0)
+            yield tokens / rate - cost, tokens
+
+    def _survivals(self, drafter: int, num_drafted: int, confidence: float | None) -> list[float]:
+        """The probabilities that the next token, the next two and so on are accepted, and all before them."""
+        ahead = self._ahead(drafter, num_drafted, confidence)[: self._room - num_drafted]
+        return list(accumulate(ahead, mul, initial=self._survival[num_drafted]))[1:]
 
     def _ahead(self, drafter: int, num_drafted: int, confidence: float | None) -> Rows[float]:
         """The probabilities of the next token and those after it, each given that all before are accepted."""
-        acceptance = self._controller.acceptances[drafter]
+        acceptance = self._controller.acceptance(self._row, drafter)
         if confidence is None and num_drafted and (before := self.confidences[num_drafted - 1]) is not None:
             return acceptance.ahead(num_drafted - 1, before)[1:]
         return acceptance.ahead(num_drafted, confidence)

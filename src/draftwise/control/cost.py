@@ -32,23 +32,28 @@ class CostModel:
     """Predicts the seconds of a step from measured points, and keeps up with what steps really take.
 
     `verify`, `drafts`: the points of the target and of each drafter. `constant`: never learn from observed
-    seconds, so that decisions repeat. `num_rows`: those that pass together, each of which is taken to be as
-    wide as the others and to pay its share; a drafter's passes are taken to widen as the target's do.
+    seconds, so that decisions repeat. `shared`: the points of passes that several rows share, by the
+    positions of all of them; None where rows pass one by one. A drafter's passes are taken to widen as the
+    target's do.
     """
 
     def __init__(
-        self, verify: Points, drafts: Sequence[Points], *, constant: bool, num_rows: int = 1
+        self, verify: Points, drafts: Sequence[Points], *, constant: bool, shared: Points | None = None
     ) -> None:
-        self._verify = Curve(verify, num_rows)
-        share = self._verify.seconds(0)[1] / Curve(verify).seconds(0)[1]
-        self._drafts = [Curve(points, ratio=share) for points in drafts]
+        self.rows_share_passes = shared is not None
+        self._shared = shared or verify
+        self._verify = {1: Curve(verify)}  # by the number of rows
+        self._drafts = [Curve(points) for points in drafts]
         self._constant = constant
 
     @classmethod
     def measured(
         cls, target: LanguageModel, drafters: Sequence[Drafter], *, constant: bool, num_rows: int = 1
     ) -> "CostModel":
-        """From the profile of a target and its drafters here, which is made where there is none."""
+        """From the profile of a target and its drafters here, which is made where there is none.
+
+        `num_rows`: the most that it is asked about.
+        """
         if not drafters:  # nothing to decide
             return cls(lambda context_length: {1: 1.0}, (), constant=True)
         from draftwise.planning.profile import (
@@ -57,24 +62,40 @@ class CostModel:
         )  # which runs the loop that this serves
 
         profile, keys = _known.get(target, (None, WeakKeyDictionary()))
-        if profile is None or not all(drafter in keys for drafter in drafters):
-            profile = profile_for(target, list({*keys, *drafters}))
+        shares = num_rows > 1 and target.rows_share_passes
+        if (
+            profile is None
+            or not all(drafter in keys for drafter in drafters)
+            or (shares and not profile.wider)
+        ):
+            profile = profile_for(target, list({*keys, *drafters}), wider=shares)
             keys.update({drafter: drafter_key(drafter) for drafter in drafters})
             _known[target] = profile, keys
         drafts = [partial(profile.draft_seconds, keys[drafter]) for drafter in drafters]
-        return cls(profile.verify_seconds, drafts, constant=constant, num_rows=num_rows)
+        return cls(
+            profile.verify_seconds,
+            drafts,
+            constant=constant,
+            shared=profile.shared_seconds if shares else None,
+        )
 
     @property
     def num_drafters(self) -> int:
         return len(self._drafts)
 
-    def verify(self, context_length: int) -> Sequence[float]:
-        """T(n): seconds of a target pass over n positions."""
-        return self._verify.seconds(context_length)
+    def verify(self, context_length: int, num_rows: int = 1) -> Sequence[float]:
+        """T(n): seconds of a target pass over n positions of each row."""
+        if num_rows not in self._verify:
+            self._verify[num_rows] = Curve(self._shared, num_rows)
+        return self._verify[num_rows].seconds(context_length)
 
     def draft(self, drafter: int | None, context_length: int) -> Sequence[float]:
         """Seconds that a drafter takes for n tokens; None is no drafter, and takes none."""
         return (0.0,) if drafter is None else self._drafts[drafter].seconds(context_length)
+
+    def draft_share(self, num_rows: int) -> float:
+        """The part of a draft's seconds that is due to each of the rows that draft together."""
+        return self.verify(0, num_rows)[1] / (num_rows * self.verify(0)[1])
 
     def read(self, drafter: int, num_tokens: int, context_length: int) -> float:
         """Seconds for a draft model to read tokens that it missed: its passes widen as the target's do."""
@@ -85,12 +106,12 @@ class CostModel:
     def observe(
         self, seconds: Seconds, width: int, drafted: tuple[int, int] | None, context_length: int
     ) -> None:
-        """Learn what a step took: a target pass of `width` positions, after a drafter made its tokens.
+        """Learn what a step of one row took: a pass of `width` positions, after a drafter made its tokens.
 
         `drafted`: the drafter and the tokens that it worked for.
         """
         if not self._constant:
-            self._verify.observe(width, seconds.verify, context_length)
+            self._verify[1].observe(width, seconds.verify, context_length)
             if drafted is not None:
                 drafter, num_tokens = drafted
                 self._drafts[drafter].observe(num_tokens, seconds.draft, context_length)
@@ -99,13 +120,13 @@ class CostModel:
 class Curve:
     """Seconds by size: rising, linear between measured points, times a ratio that follows the clock.
 
-    `num_rows`: how many of each size pass together; the seconds are the share of one.
+    `num_rows`: how many of each size pass together.
     """
 
-    def __init__(self, points: Points, num_rows: int = 1, ratio: float = 1.0) -> None:
+    def __init__(self, points: Points, num_rows: int = 1) -> None:
         self._points = points
         self._num_rows = num_rows
-        self._ratio = ratio
+        self._ratio = 1.0
         self._measured: dict[int, NDArray[np.float64]] = {}  # by context length
         self._scaled: tuple[int, float, list[float]] = (-1, 0.0, [])
 
@@ -129,7 +150,7 @@ class Curve:
         seconds = np.interp(sizes, measured, their_seconds) + slope * np.maximum(0, sizes - measured[-1])
         # Half-way between the most before and the least after: noise makes no size dearer than a larger one.
         most, least = np.maximum.accumulate(seconds), np.minimum.accumulate(seconds[::-1])[::-1]
-        return np.array([0.0, *(most + least) / 2 / self._num_rows])
+        return np.array([0.0, *(most + least) / 2])
 
     def observe(self, size: int, seconds: float, context_length: int) -> None:
         """Learn what one size took: a share of the surprise, so that a slow moment changes little."""

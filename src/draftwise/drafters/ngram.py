@@ -58,6 +58,7 @@ class NgramModel:
 
     width_invariant = True
     scores_trees = True
+    rows_share_passes = False
     encoder: Encoder | None = None
 
     def __init__(

@@ -135,6 +135,7 @@ class LanguageModel(Protocol):
     eos_token_ids: frozenset[int]
     width_invariant: bool  # whether a position's logits have the same bits in passes of any width, here
     scores_trees: bool  # whether `forward` takes `parents`
+    rows_share_passes: bool  # whether rows go through it in one pass, as wide as the widest, not one by one
     tokenizer: Tokenizer | None
 
     @property

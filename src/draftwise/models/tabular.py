@@ -23,6 +23,7 @@ class TabularModel:
 
     width_invariant = True
     scores_trees = True
+    rows_share_passes = False
     encoder: Encoder | None = None
 
     def __init__(

@@ -16,7 +16,7 @@ from draftwise.drafters.draft_model import DraftModel
 from draftwise.models.base import LanguageModel, example_of
 from draftwise.models.cache import cache_folder
 from draftwise.models.machine import processor
-from draftwise.planning.timing import Clock, Curves, Timing, draft_times, pass_times
+from draftwise.planning.timing import WIDER, Clock, Curves, Timing, draft_times, pass_times
 from draftwise.progress import Progress, shown
 
 RECIPE = 3  # raised whenever what is timed changes
@@ -44,11 +44,13 @@ class Profile:
     """Seconds of a target's passes and of its drafters' guesses, by context length.
 
     `verify`: by width, the positions of the pass. `drafters`: for each drafter, by the tokens it drafts.
+    `wider`: `verify` at widths that only several rows have together; empty until those are asked for.
     """
 
     conditions: Conditions
     verify: Curves
     drafters: Mapping[str, Curves] = field(default_factory=dict)
+    wider: Curves = field(default_factory=dict)
 
     def verify_seconds(self, context_length: int) -> dict[int, float]:
         """T(n): seconds of a pass at the measured widths n; width 1 is a lone token, as the target runs it.
@@ -56,6 +58,10 @@ class Profile:
         Between measured context lengths and beyond them the cost is taken to be linear, as attention is.
         """
         return at_context(self.verify, context_length)
+
+    def shared_seconds(self, context_length: int) -> dict[int, float]:
+        """T(n) for the positions n of several rows together, which are taken to cost what one row's do."""
+        return self.verify_seconds(context_length) | at_context(self.wider, context_length)
 
     def draft_seconds(self, drafter: str, context_length: int) -> dict[int, float]:
         """Seconds that a drafter takes to guess n tokens, at the measured n; `drafter`: its `drafter_key`."""
@@ -85,7 +91,8 @@ class Profile:
         try:
             fields = json.loads(file.read_text(encoding="utf-8"))
             drafters = {name: _read_curves(curves) for name, curves in fields["drafters"].items()}
-            return cls(Conditions(**fields["conditions"]), _read_curves(fields["verify"]), drafters)
+            wider = _read_curves(fields.get("wider", {}))
+            return cls(Conditions(**fields["conditions"]), _read_curves(fields["verify"]), drafters, wider)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{file} is a profile of another version ({error}).") from None
 
@@ -94,6 +101,7 @@ def profile_for(
     target: LanguageModel,
     drafters: Sequence[Drafter] = (),
     *,
+    wider: bool = False,
     budget: float = BUDGET,
     file: Path | None = None,
     remeasure: bool = False,
@@ -102,21 +110,25 @@ def profile_for(
 ) -> Profile:
     """The profile of a target and its drafters here: the saved one, with what it lacks measured and saved.
 
-    A profile of another machine, engine, thread count or model content is measured anew. `budget`: seconds to
-    spend on each of target and drafters. `file`: None is one in the cache folder for each model, engine and
-    machine. `remeasure`: take nothing from it, for a machine that has become faster or busier. `progress`:
-    None draws bars on standard error where that is a terminal.
+    A profile of another machine, engine, thread count or model content is measured anew. `wider`: with the
+    widths that several rows have together. `budget`: seconds to spend on each of target, drafters and those.
+    `file`: None is one in the cache folder for each model, engine and machine. `remeasure`: take nothing from
+    it, for a machine that has become faster or busier. `progress`: None draws bars on standard error where
+    that is a terminal.
     """
     conditions = Conditions.of(target)
     file = file or profile_file(conditions)
     profile = None if remeasure else _saved(file, conditions)
     missing = [drafter for drafter in drafters if not profile or drafter_key(drafter) not in profile.drafters]
-    if profile and not missing:
+    if profile and not missing and (profile.wider or not wider):
         return profile
     with shown(progress) as report:
         if profile is None:
             verify = pass_times(target, budget=budget, clock=clock, progress=report)
             profile = Profile(conditions, verify)
+        if wider and not profile.wider:
+            widened = pass_times(target, WIDER, budget=budget, clock=clock, progress=report)
+            profile = replace(profile, wider=widened)
         curves = {
             drafter_key(drafter): draft_times(drafter, target, budget=budget, clock=clock, progress=report)
             for drafter in missing

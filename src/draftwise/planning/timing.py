@@ -32,6 +32,7 @@ Value = TypeVar("Value")
 CONTEXTS = (64, 512)
 # Kernels work in tiles, so the curve has steps: no width that a draft commonly leads to is left out.
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 16, 17)
+WIDER = (24, 32, 40, 48, 64, 80, 96, 128)  # what the drafts of several rows come to
 DRAFT_LENGTHS = (1, 2, 4, 8)
 MIN_ROUNDS, MAX_ROUNDS = 3, 15
 
@@ -59,13 +60,20 @@ class Timing:
 Curves = Mapping[int, Mapping[int, Timing]]
 
 
-def pass_times(target: LanguageModel, *, budget: float, clock: Clock, progress: Progress) -> Curves:
+def pass_times(
+    target: LanguageModel,
+    widths: Sequence[int] = WIDTHS,
+    *,
+    budget: float,
+    clock: Clock,
+    progress: Progress,
+) -> Curves:
     """T(n): seconds of one pass of a target over n positions, at several context lengths.
 
-    A width of 1 is a lone token as the target runs it, which some engines pad. `budget`: seconds to spend on
-    rounds; there are at least 3 of them.
+    `widths`: these n, as far as the target has room. A width of 1 is a lone token as the target runs it,
+    which some engines pad. `budget`: seconds to spend on rounds; there are at least 3 of them.
     """
-    lengths = [width - 1 for width in WIDTHS if 4 * width <= target.max_length] or [0]
+    lengths = [width - 1 for width in widths if 4 * width <= target.max_length] or [0]
     times = step_times(target, _Anything(), lengths, budget=budget, clock=clock, progress=progress)
     return _curves({(context, n + 1): [each.verify for each in of] for (context, n), of in times.items()})
 

@@ -43,6 +43,7 @@ class TranslatedModel:
         self.max_length = model.max_length - len(self.translation.leading_ids)
         self.width_invariant = model.width_invariant
         self.scores_trees = model.scores_trees
+        self.rows_share_passes = model.rows_share_passes
 
     @property
     def weight_bytes(self) -> int:

@@ -35,6 +35,7 @@ class OnnxModel:
 
     width_invariant = False  # until the probe has shown it
     scores_trees = False  # its attention takes no mask of a tree
+    rows_share_passes = False
     encoder: Encoder | None = None
     weight_bytes = 0  # of the file of weights; set by load_onnx
     shared_weights: Path | None = None  # what heads share with it; set by load_onnx where it is there

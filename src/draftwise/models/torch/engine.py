@@ -31,6 +31,7 @@ class TorchModel(TransformersModel):
     """
 
     scores_trees = True
+    rows_share_passes = True
     encoder: Encoder | None = None
 
     def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer | None = None, name: str = "") -> None:

@@ -1,0 +1,39 @@
+"""Rows that pass together, on a simulated clock: the pass is as wide as pays for all of them."""
+
+from collections.abc import Callable, Sequence
+from statistics import mean
+
+import pytest
+
+from draftwise.planning.timing import WIDER, WIDTHS
+from tests.control.simulated import Guesser, adaptive, best_rate_together, play_together, rate
+
+# Seconds by the positions of all rows.
+CURVES: dict[str, Callable[[int], float]] = {
+    "flat": lambda n: 1 + 0.001 * n,
+    "linear": lambda n: 1 + 0.02 * n,
+    "a roof": lambda n: max(1.0, n / 48),
+    "step": lambda n: 1.0 + 0.4 * ((n - 1) // 16),
+}
+ROWS = {
+    "low": [0.2] * 8,
+    "middling": [0.6] * 8,
+    "high": [0.85] * 8,
+    "one is sure": [0.95, *[0.1] * 7],
+    "half of them are": [*[0.9] * 4, *[0.2] * 4],
+    "each another": [0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95],
+}
+every_order = pytest.mark.parametrize("in_turn", [True, False], ids=["in turn", "token by token"])
+
+
+@every_order
+@pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES)
+@pytest.mark.parametrize("acceptance", ROWS.values(), ids=ROWS)
+def test_it_reaches_the_best_rate(
+    acceptance: Sequence[float], curve: Callable[[int], float], in_turn: bool
+) -> None:
+    rates = []
+    for order in (acceptance, acceptance[::-1]):
+        controller = adaptive(curve, [Guesser.constant(0, 0)], WIDTHS + WIDER)
+        rates.append(rate(play_together(controller, curve, order, 300, in_turn=in_turn)[100:]))
+    assert mean(rates) > 0.95 * best_rate_together(curve, acceptance)
