@@ -1,13 +1,17 @@
 """Rows that pass together, on a simulated clock: the pass is as wide as pays for all of them."""
 
 from collections.abc import Callable, Sequence
+from itertools import count, takewhile
 from statistics import mean
 
 import pytest
 
+from draftwise.models.tabular import TabularModel
 from draftwise.planning.timing import WIDER, WIDTHS
+from draftwise.request import Request
 from tests.control.simulated import Guesser, adaptive, best_rate_together, play_together, rate
 
+TARGET = TabularModel.random(3)
 # Seconds by the positions of all rows.
 CURVES: dict[str, Callable[[int], float]] = {
     "flat": lambda n: 1 + 0.001 * n,
@@ -37,3 +41,16 @@ def test_it_reaches_the_best_rate(
         controller = adaptive(curve, [Guesser.constant(0, 0)], WIDTHS + WIDER)
         rates.append(rate(play_together(controller, curve, order, 300, in_turn=in_turn)[100:]))
     assert mean(rates) > 0.95 * best_rate_together(curve, acceptance)
+
+
+def test_what_others_pay_for_is_free() -> None:
+    """Rows that are hardly ever right go as far as those that nearly always are, and no further."""
+    curve = CURVES["linear"]
+    controller = adaptive(curve, [Guesser.constant(0, 0)], WIDTHS + WIDER)
+    play_together(controller, curve, [*[0.95] * 4, *[0.1] * 4], 100, in_turn=True)
+    rows = [Request([1], max_new_tokens=64).sequence(TARGET) for _ in range(8)]
+    limits = controller.limits(rows)
+    assert [limit.choose([None]) for limit in limits] == [0] * 8
+    lengths = [sum(1 for _ in takewhile(limit.allows, count())) for limit in limits]
+    assert lengths[4:] == [max(lengths[:4])] * 4
+    assert max(lengths) > 3
