@@ -24,6 +24,7 @@ from draftwise.drafters.translation.text import TextDraftModel
 from draftwise.errors import TokenizerMismatchError, UnsupportedError
 from draftwise.integrations.transformers import Speculative, generate
 from draftwise.models.torch import TorchModel
+from draftwise.models.torch.feed import Piece
 from draftwise.verification import RULES
 from tests.drafters.translation.test_text import TOKENIZERS
 from tests.models.tiny import ARCHITECTURES, llama, one_thread
@@ -113,6 +114,39 @@ def test_rows_of_a_padded_batch(model: PreTrainedModel, drafter: Drafter) -> Non
     plain, drafted = both(model, drafter, inputs, attention_mask=mask, **options)
     assert torch.equal(plain, drafted)
     assert len({int((row != 0).sum()) for row in drafted}) > 1
+
+
+@pytest.mark.parametrize("options", [GREEDY, {"do_sample": True, "top_k": 5, "pad_token_id": 0}])
+def test_rows_are_in_a_batch_what_they_are_alone(
+    options: dict[str, Any], model: PreTrainedModel, drafter: Drafter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the seeds that they have in the batch, which are drawn in their order, and in fewer passes."""
+    inputs = torch.tensor([[0, 0, 0, 5, 3, 96], [8, 44, 2, 8, 44, 2], [0, 7, 7, 9, 7, 7]])
+    mask = (inputs != 0).long()
+    options = options | {"max_new_tokens": 20, "eos_token_id": list(range(30, 36))}
+    passes = 0
+    score = TorchModel.score
+
+    def counted(self: TorchModel, piece: Piece, cache: Any) -> Any:
+        nonlocal passes
+        passes += self.name != "draft"
+        return score(self, piece, cache)
+
+    monkeypatch.setattr(TorchModel, "score", counted)
+    torch.manual_seed(5)
+    together = model.generate(
+        inputs, attention_mask=mask, custom_generate=Speculative(drafter, num_draft_tokens=4), **options
+    )
+    passes_together, passes = passes, 0
+    torch.manual_seed(5)
+    for row, (padded, seen) in enumerate(zip(inputs, mask, strict=True)):
+        alone = model.generate(
+            padded[seen == 1][None], custom_generate=Speculative(drafter, num_draft_tokens=4), **options
+        )[0]
+        made = together[row, int((seen == 0).sum()) :]
+        assert torch.equal(made[: len(alone)], alone)
+        assert not made[len(alone) :].any()
+    assert passes_together < passes
 
 
 def test_scores_and_logits(model: PreTrainedModel) -> None:
@@ -233,6 +267,8 @@ def test_streamers_hear_the_prompt_and_each_token(model: PreTrainedModel) -> Non
         heard.append(listener.heard)
         assert listener.ended == 1
     assert heard[0] == heard[1]
+    with pytest.raises(UnsupportedError, match="a streamer hears one row"):
+        generate(model, PROMPT.expand(2, -1), drafter=LOOKUP, streamer=Listener(), **GREEDY)
 
 
 @pytest.mark.parametrize("in_config", [False, True])

@@ -17,7 +17,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from draftwise.drafters.base import Drafter
 from draftwise.errors import UnsupportedError
-from draftwise.integrations.transformers.row import Row
+from draftwise.integrations.transformers.row import Row, decode
 from draftwise.integrations.transformers.settings import Asked, Place, num_padding, refuse_what_cannot_be
 from draftwise.models.torch import TorchModel
 from draftwise.tokenizer import Tokenizer
@@ -33,7 +33,7 @@ class Speculative:
 
     Greedy and sampled decoding, with every logits processor of transformers that is a function of the tokens
     so far, custom ones if they are; every stopping criterion; batches with padding on the left, whose rows
-    are decoded one after another. Raises UnsupportedError, by name, for what it cannot honour.
+    are decoded together. Raises UnsupportedError, by name, for what it cannot honour.
     """
 
     def __init__(
@@ -64,30 +64,24 @@ class Speculative:
         asked = Asked(logits_processor, stopping_criteria, generation_config)
         if self._target is None or self._target.model is not model:
             self._target = TorchModel(model, self.tokenizer)
+        if self.streamer is not None and len(input_ids) > 1:
+            raise UnsupportedError("a streamer hears one row, and this is a batch; leave it out.")
+        padding = num_padding(input_ids, model_kwargs)
         rows = [
-            Row(
-                self._target,
-                self.drafter,
-                self.num_draft_tokens,
-                Place(row, len(input_ids), padded[:count]),
-                padded,
-                asked,
-                self.streamer,
-            )
-            for row, (padded, count) in enumerate(
-                zip(input_ids, num_padding(input_ids, model_kwargs), strict=True)
-            )
+            Row(Place(row, len(input_ids), padded[:count]), padded, asked, self.streamer)
+            for row, (padded, count) in enumerate(zip(input_ids, padding, strict=True))
         ]
-        outputs = [row.decode() for row in rows]
+        keeps_logits = bool(generation_config.output_scores or generation_config.output_logits)
+        decode(self._target, self.drafter, self.num_draft_tokens, rows, keeps_logits=keeps_logits)
         if self.streamer is not None:
             self.streamer.end()
         pad = generation_config._pad_token_tensor
         sequences = torch.nn.utils.rnn.pad_sequence(
-            outputs, batch_first=True, padding_value=0 if pad is None else int(pad)
+            [row.ids for row in rows], batch_first=True, padding_value=0 if pad is None else int(pad)
         ).to(input_ids.device)
         if not generation_config.return_dict_in_generate:
             return sequences
-        (row,) = rows if generation_config.output_scores or generation_config.output_logits else (None,)
+        (row,) = rows if keeps_logits else (None,)
         return GenerateDecoderOnlyOutput(
             sequences=sequences,
             scores=tuple(row.scores) if row and generation_config.output_scores else None,
