@@ -31,7 +31,7 @@ from draftwise.planning.text import write_text
 from draftwise.request import Request
 from draftwise.sampling import SamplingParams
 from draftwise.sequence import Sequence as Row
-from draftwise.types import FinishReason, Source
+from draftwise.types import FinishReason, Generation, Source
 from draftwise.verification import RULES
 from tests.fakes import GuessingDrafter
 from tests.models import tiny
@@ -39,7 +39,7 @@ from tests.models.tiny import one_thread  # noqa: F401
 from tests.models.tiny_seq2seq import ENCODER_DECODERS, SOURCES, bart, given, sources_of
 from tests.test_joint_law import without_residual
 
-MAX_NEW_TOKENS = 40
+MAX_NEW_TOKENS = 30
 
 
 def greedy_search(
@@ -99,24 +99,35 @@ def encoder_calls(model: PreTrainedModel) -> Iterator[list[None]]:
     hook.remove()
 
 
-@pytest.mark.parametrize("num_draft_tokens", [1, 3, 7])
-@pytest.mark.parametrize("drafter", DRAFTERS)
-def test_output_is_that_of_transformers(pair: Pair, drafter: str, num_draft_tokens: int) -> None:
-    guesser = DRAFTERS[drafter](pair)
+def drafted(pair: Pair, drafter: str, num_draft_tokens: int = 3) -> Generation:
+    return generate(
+        pair.target,
+        pair.sources[0],
+        drafter=DRAFTERS[drafter](pair),
+        max_new_tokens=MAX_NEW_TOKENS,
+        num_draft_tokens=num_draft_tokens,
+    )
+
+
+@pytest.mark.parametrize("drafter", ["none", "partly right", "draft model", "itself", "tree", "copy"])
+def test_output_is_that_of_transformers(pair: Pair, drafter: str) -> None:
     with encoder_calls(pair.model) as calls, encoder_calls(pair.draft.model) as draft_calls:
-        generation = generate(
-            pair.target,
-            pair.sources[0],
-            drafter=guesser,
-            max_new_tokens=MAX_NEW_TOKENS,
-            num_draft_tokens=num_draft_tokens,
-        )
+        generation = drafted(pair, drafter)
     assert generation.token_ids == pair.expected[0]
     assert generation.finish_reason is FinishReason.LENGTH
     assert len(calls) == (
         2 if drafter in ("itself", "tree") else 1
     )  # once for each state that reads the input
     assert len(draft_calls) == (drafter == "draft model")
+
+
+# What depends on the drafter and on how far it goes, and not on the architecture.
+@pytest.mark.parametrize("pair", ["bart"], indirect=True)
+@pytest.mark.parametrize("num_draft_tokens", [1, 3, 7])
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_output_does_not_depend_on_what_drafts(pair: Pair, drafter: str, num_draft_tokens: int) -> None:
+    generation = drafted(pair, drafter, num_draft_tokens)
+    assert generation.token_ids == pair.expected[0]
     if drafter == "itself":
         assert generation.target_passes == -(-MAX_NEW_TOKENS // (num_draft_tokens + 1))
 
@@ -158,10 +169,10 @@ def emitted(row: Row) -> tuple[int, ...]:
     return tuple(row.token_ids[row.num_prompt_tokens :])
 
 
-@pytest.mark.parametrize("drafter", ["none", "draft model", "itself", "lookup", "copy", "tree"])
+@pytest.mark.parametrize("drafter", ["draft model", "copy", "tree"])
 def test_rows_with_different_inputs_are_the_same_rows_alone(pair: Pair, drafter: str) -> None:
     """They end one by one; then the last row begins anew with another input, beside those that are over."""
-    budgets = [12, 25, MAX_NEW_TOKENS]
+    budgets = [9, 19, MAX_NEW_TOKENS]
     rows = rows_of(pair, budgets)
     guesser = DRAFTERS[drafter](pair)
     with (
@@ -173,7 +184,7 @@ def test_rows_with_different_inputs_are_the_same_rows_alone(pair: Pair, drafter:
             begin(cache, drafting, [row], sequence)
         while not all(row.finish_reason for row in rows):
             step(cache, drafting, Fixed(3), rows)
-        assert len(calls) == (6 if drafter in ("itself", "tree") else 3)
+        assert len(calls) == (6 if drafter == "tree" else 3)
         another = rows_of(pair, budgets)[0]
         cache.begin(2, another.source)
         drafting.begin(2, another.source)

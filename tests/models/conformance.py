@@ -87,14 +87,15 @@ class LanguageModelConformance:
         for num_logits in range(10):
             backend.assert_same(backend.fresh(tokens, num_logits), whole[9 - num_logits :])
 
-    def test_keep_then_forward_equals_a_fresh_prefill_at_every_length(self, backend: Backend) -> None:
+    def test_keep_then_forward_equals_a_fresh_prefill(self, backend: Backend) -> None:
         rng = np.random.default_rng(1)
         tokens = backend.tokens(rng, 100)
         with backend.open() as state:
             for begin, end in zip([0, 1, 8, 10, 77], [1, 8, 10, 77, 100], strict=True):
                 (logits,) = state.forward([tokens[begin:end]], [min(3, end - begin)])
                 backend.assert_same(logits, backend.fresh(tokens[:end], len(logits)))
-            for length in reversed(range(100)):
+            # Near the end, around where windows and buffers end, and down to nothing.
+            for length in (99, 98, 96, 90, 80, 76, 66, 65, 64, 63, 51, 33, 32, 31, 17, *reversed(range(11))):
                 state.keep(0, length)
                 assert list(state.lengths) == [length]
                 # Another token than was there at first: what was rolled back must not shine through.
@@ -142,7 +143,7 @@ class LanguageModelConformance:
         rng = np.random.default_rng(4)
         texts: list[Tokens] = [[], [], []]
         with backend.open(3) as state:
-            for _ in range(25):
+            for _ in range(15):
                 feeds = [backend.tokens(rng, int(rng.integers(0, 7))) for _ in texts]
                 wanted = [int(rng.integers(0, len(feed) + 1)) for feed in feeds]
                 texts = [[*text, *feed] for text, feed in zip(texts, feeds, strict=True)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ from draftwise.sampling.grammar import Grammar
 from draftwise.scoring import score
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import FinishReason
-from tests.tiny_folders import CORPUS, GERMAN, byte_level, save_llama, save_marian, sentencepiece_model
+from tests.tiny_folders import CORPUS, GERMAN, byte_level, save_marian, sentencepiece_model
 
 MAX_NEW_TOKENS = 30
 TEXTS = [
@@ -151,7 +152,12 @@ def test_what_is_written_is_read_by_the_pieces_of_its_language(
     whole = generate(marian, CORPUS[0], max_new_tokens=MAX_NEW_TOKENS).text
     stop = whole[10:13]
     stopped = generate(
-        marian, CORPUS[0], max_new_tokens=MAX_NEW_TOKENS, stop=stop, drafter=DraftModel(marian)
+        marian,
+        CORPUS[0],
+        max_new_tokens=MAX_NEW_TOKENS,
+        stop=stop,
+        drafter=DraftModel(marian),
+        num_draft_tokens=3,
     )
     assert stopped.text == whole[: whole.index(stop)]
     assert stopped.finish_reason is FinishReason.STOP_STRING
@@ -220,15 +226,17 @@ def test_other_files_are_another_tokenizer(tmp_path: Path) -> None:
     assert identity(80) != identity(60)
 
 
-def test_a_decoder_is_converted_with_what_it_has(tmp_path: Path) -> None:
-    folder = save_llama(tmp_path / "tiny", chat_template=None)
-    for file in ("tokenizer.json", "tokenizer_config.json"):
-        (folder / file).unlink()
-    (folder / "tokenizer.model").write_bytes(LLAMA_2)
-    model = load(folder, engine="onnx", dtype="float32")
-    assert model.tokenizer is not None
-    assert model.tokenizer.encode(CORPUS[0]) == AutoTokenizer.from_pretrained(folder)(CORPUS[0])["input_ids"]
-    assert generate(model, CORPUS[0], max_new_tokens=4).text
+def test_a_decoder_is_converted_with_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = find(llama_2(tmp_path), trust_remote_code=False, progress=lambda stage, fraction: None)
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "draftwise.models.onnx.convert.convert", lambda folder, **options: given.update(options)
+    )
+    conversion.convert_source(
+        found, tmp_path / "out", precision="fp32", progress=lambda stage, fraction: None
+    )
+    ours, theirs = Tokenizer.from_folder(given["tokenizer_folder"]), AutoTokenizer.from_pretrained(tmp_path)
+    assert ours.encode(CORPUS[0]) == theirs(CORPUS[0])["input_ids"]
 
 
 def test_what_cannot_be_a_tokenizer_json_is_refused_by_name(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The equations of the papers in plain PyTorch, over whole texts and with no cache."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -129,9 +130,10 @@ def dflash(
     return logits
 
 
-def hidden_states(model: PreTrainedModel, tokens: Sequence[int]) -> list[Tensor]:
+@lru_cache(4)  # one text after another is asked about, and of each several drafts
+def hidden_states(model: PreTrainedModel, tokens: tuple[int, ...]) -> list[Tensor]:
     with torch.inference_mode():
-        output = model(torch.tensor([list(tokens)]), output_hidden_states=True, use_cache=False)
+        output = model(torch.tensor([tokens]), output_hidden_states=True, use_cache=False)
     return [hidden[0] for hidden in output.hidden_states]
 
 
@@ -143,7 +145,7 @@ def stated_logits(
     drafted: Sequence[int],
 ) -> Tensor:
     """What a head has to say at each position of a draft that follows `context`, from scratch."""
-    hidden = hidden_states(model, context[:-1])  # the target has not read the last token
+    hidden = hidden_states(model, tuple(context[:-1]))  # the target has not read the last token
     if method == "medusa":
         return medusa(weights, hidden[-1][-1:])[0, : len(drafted)]
     if method == "blockwise":

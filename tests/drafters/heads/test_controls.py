@@ -31,8 +31,14 @@ def target(model: PreTrainedModel) -> TorchModel:
     return TorchModel(model, name="tiny")
 
 
-@pytest.mark.parametrize("tree", [None, DynamicTree(8, width=3, depth=3)], ids=["chains", "trees"])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+TREE = DynamicTree(8, width=3, depth=3)
+
+
+@pytest.mark.parametrize(
+    ("tree", "temperature"),
+    [(None, 0.0), (None, 1.0), (TREE, 1.0)],  # sampling goes down more branches of a tree
+    ids=["greedy chains", "sampled chains", "sampled trees"],
+)
 @pytest.mark.parametrize("method", METHODS)
 def test_no_guess_is_one_that_the_target_must_refuse(
     method: str, temperature: float, tree: DynamicTree | None, target: TorchModel, tmp_path: Path

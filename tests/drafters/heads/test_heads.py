@@ -1,6 +1,6 @@
 """Heads draft what their papers' equations say, and change nothing of what the target says."""
 
-from itertools import product
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +23,18 @@ from tests.drafters.heads.training import trained
 from tests.models.tiny import one_thread  # noqa: F401
 
 PROMPT = [int(token) for token in np.random.default_rng(5).integers(0, VOCAB_SIZE, 9)]
+NUM_TOKENS = 40
 SAMPLED = SamplingParams(temperature=1.0)
 every_method = pytest.mark.parametrize("method", METHODS)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A trained checkpoint."""
+
+    method: str
+    weights: dict[str, torch.Tensor]
+    folder: Path
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +45,26 @@ def model() -> PreTrainedModel:
 @pytest.fixture(scope="module")
 def target(model: PreTrainedModel) -> TorchModel:
     return TorchModel(model, name="tiny")
+
+
+@pytest.fixture(scope="module")
+def plain(target: TorchModel) -> tuple[int, ...]:
+    """What the target says by itself."""
+    return generate(target, PROMPT, max_new_tokens=NUM_TOKENS).token_ids
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def learned(
+    request: pytest.FixtureRequest,
+    model: PreTrainedModel,
+    plain: tuple[int, ...],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Learned:
+    """A checkpoint of each method, trained on the target's own text."""
+    config, weights = METHODS[request.param]()
+    weights = trained(request.param, weights, model, [*PROMPT, *plain])
+    folder = published.save(tmp_path_factory.mktemp(request.param), request.param, config, weights)
+    return Learned(request.param, weights, folder)
 
 
 @every_method
@@ -55,24 +85,20 @@ def test_drafts_are_those_of_the_equations(
     assert_drafts_are_as_stated(method, weights, model, drafter.drafts)
 
 
-@every_method
 def test_heads_that_guess_right(
-    method: str, model: PreTrainedModel, target: TorchModel, tmp_path: Path
+    learned: Learned, plain: tuple[int, ...], model: PreTrainedModel, target: TorchModel
 ) -> None:
     """Trained on the target's own text, they save passes, and change nothing of it."""
-    plain = generate(target, PROMPT, max_new_tokens=40).token_ids
-    config, weights = METHODS[method]()
-    weights = trained(method, weights, model, [*PROMPT, *plain])
-    drafter = Recording(load_heads(published.save(tmp_path, method, config, weights), target))
+    drafter = Recording(load_heads(learned.folder, target))
     for num_draft_tokens in (None, 1, 3):
         generation = generate(
-            target, PROMPT, drafter=drafter, max_new_tokens=40, num_draft_tokens=num_draft_tokens
+            target, PROMPT, drafter=drafter, max_new_tokens=NUM_TOKENS, num_draft_tokens=num_draft_tokens
         )
         assert generation.token_ids == plain
         assert generation.acceptance_rate is not None
         assert generation.acceptance_rate > 0.25
     assert 3 in {step.num_accepted for step in generation.steps}
-    assert_drafts_are_as_stated(method, weights, model, drafter.drafts)
+    assert_drafts_are_as_stated(learned.method, learned.weights, model, drafter.drafts)
 
 
 @every_method
@@ -103,48 +129,37 @@ def test_trees_hold_the_likeliest_tokens_of_the_equations(
                 assert [draft.token_ids[child] for child in children] == likeliest
 
 
-@every_method
 def test_dynamic_trees_save_passes_and_change_nothing(
-    method: str, model: PreTrainedModel, target: TorchModel, tmp_path: Path
+    learned: Learned, plain: tuple[int, ...], target: TorchModel
 ) -> None:
-    plain = generate(target, PROMPT, max_new_tokens=40).token_ids
-    config, weights = METHODS[method]()
-    weights = trained(method, weights, model, [*PROMPT, *plain])
-    folder = published.save(tmp_path, method, config, weights)
-    passes = []
-    for tree in (None, DynamicTree(12, width=4, depth=3)):
-        drafter = load_heads(folder, target, tree=tree)
-        generation = generate(target, PROMPT, drafter=drafter, num_draft_tokens=None, max_new_tokens=40)
-        assert generation.token_ids == plain
-        passes.append(generation.target_passes)
-    assert passes[1] < 25
+    drafter = load_heads(learned.folder, target, tree=DynamicTree(12, width=4, depth=3))
+    generation = generate(target, PROMPT, drafter=drafter, num_draft_tokens=None, max_new_tokens=NUM_TOKENS)
+    assert generation.token_ids == plain
+    assert generation.target_passes < 25
 
 
 @pytest.mark.parametrize("method", ["medusa", "blockwise"])
-def test_calibrated_trees(method: str, model: PreTrainedModel, target: TorchModel, tmp_path: Path) -> None:
+def test_calibrated_trees(
+    method: str, plain: tuple[int, ...], model: PreTrainedModel, target: TorchModel, tmp_path: Path
+) -> None:
     """They hold the guesses that were right most often, and accept more than a chain."""
-    plain = generate(target, PROMPT, max_new_tokens=40).token_ids
     text = [*PROMPT, *plain]
     config, weights = METHODS[method]()
     weights = trained(method, weights, model, text[:20])
     folder = published.save(tmp_path, method, config, weights)
     heads = load_heads(folder, target)
     accuracies = head_accuracies(heads, [text, text[:12]], num_ranks=3)
-    for head, rank in product(range(len(accuracies)), range(3)):
-        right = [
-            int(
-                stated_logits(method, weights, model, part[:end], [0] * (head + 1))[head]
-                .topk(3)
-                .indices[rank]
-            )
-            == part[end + head]
-            for part in (text, text[:12])
-            for end in range(2, len(part) - head)
-        ]
-        assert abs(accuracies[head, rank] - np.mean(right)) < 1e-9
+    num_heads = len(accuracies)
+    right: list[list[list[bool]]] = [[] for _ in range(num_heads)]
+    for part in (text, text[:12]):
+        for end in range(2, len(part)):
+            stated = stated_logits(method, weights, model, part[:end], [0] * num_heads)
+            for head, following in enumerate(part[end : end + num_heads]):
+                right[head].append((stated[head].topk(3).indices == following).tolist())
+    np.testing.assert_allclose(accuracies, [np.mean(each, axis=0) for each in right], atol=1e-9)
     with_tree = load_heads(folder, target, tree=calibrated_tree(heads, [text], 12))
     passes = [
-        generate(target, PROMPT, drafter=each, num_draft_tokens=None, max_new_tokens=40).target_passes
+        generate(target, PROMPT, drafter=each, num_draft_tokens=None, max_new_tokens=NUM_TOKENS).target_passes
         for each in (heads, with_tree)
     ]
     assert passes[1] < passes[0]

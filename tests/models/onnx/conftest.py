@@ -1,6 +1,10 @@
 """A tiny random decoder, exported once, in every layout."""
 
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -10,6 +14,8 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from draftwise.models.onnx.convert import convert
 from draftwise.models.onnx.engine import OnnxModel, load_onnx
+from draftwise.models.onnx.export import export
+from draftwise.progress import Progress
 
 VOCAB_SIZE = 300
 MAX_LENGTH = 600
@@ -42,12 +48,48 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@dataclass(frozen=True)
+class Conversion:
+    """What `draftwise convert` writes, and the progress that it reports."""
+
+    folder: Path
+    progress: list[tuple[str, float]]
+
+
+@pytest.fixture(scope="session")
+def exported(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """`export` of the source, of which the builder's work is done once."""
+    folder = tmp_path_factory.mktemp("exported")
+    reported: list[tuple[str, float]] = []
+    decoder = export(source, folder, lambda *at: reported.append(at))
+
+    def copied(_: Path, out: Path, progress: Progress) -> dict[str, Any]:
+        shutil.copytree(folder, out, dirs_exist_ok=True)
+        for at in reported:
+            progress(*at)
+        return decoder
+
+    return copied
+
+
 @pytest.fixture(scope="session", params=["fp32", "int8-blockwise", "int8-rowwise"])
-def converted(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source as `draftwise convert` writes it, in each layout."""
-    out = tmp_path_factory.mktemp("converted") / "tiny"
-    convert(source, out, precision=request.param, progress=lambda stage, fraction: None)
-    return out
+def conversion(
+    request: pytest.FixtureRequest,
+    source: Path,
+    exported: Callable[..., dict[str, Any]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Conversion:
+    """The source converted to each layout."""
+    made = Conversion(tmp_path_factory.mktemp("converted") / "tiny", [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("draftwise.models.onnx.convert.export", exported)
+        convert(source, made.folder, precision=request.param, progress=lambda *at: made.progress.append(at))
+    return made
+
+
+@pytest.fixture(scope="session")
+def converted(conversion: Conversion) -> Path:
+    return conversion.folder
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
@@ -11,6 +13,7 @@ from draftwise.errors import ModelError, UnsupportedError
 from draftwise.models.onnx.convert import convert
 from draftwise.models.onnx.engine import load_onnx
 from draftwise.models.onnx.manifest import MANIFEST, Layout, Manifest
+from tests.models.onnx.conftest import Conversion
 
 
 def silent(stage: str, fraction: float) -> None:
@@ -31,15 +34,27 @@ def test_only_what_the_engine_needs_is_left(converted: Path) -> None:
     assert not [name for name in files if name.startswith("float-") or name.endswith(".safetensors")]
 
 
-def test_progress_rises_within_each_stage(source: Path, tmp_path: Path) -> None:
+def test_progress_rises_within_each_stage(conversion: Conversion) -> None:
     seen: dict[str, list[float]] = {}
-    convert(
-        source, tmp_path / "out", precision="fp32", progress=lambda s, f: seen.setdefault(s, []).append(f)
-    )
+    for stage, fraction in conversion.progress:
+        seen.setdefault(stage, []).append(fraction)
     assert len(seen) >= 2
     for fractions in seen.values():
         assert fractions == sorted(fractions)
         assert fractions[-1] == 1.0
+
+
+def test_the_tokenizer_may_be_elsewhere(
+    source: Path, exported: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("draftwise.models.onnx.convert.export", exported)
+    bare = shutil.copytree(source, tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*"))
+    out = tmp_path / "out"
+    with pytest.raises(ModelError, match=r"no tokenizer\.json"):
+        convert(bare, out, precision="fp32", progress=silent)
+    convert(bare, out, precision="fp32", progress=silent, tokenizer_folder=source)
+    load_onnx(out)
+    assert (out / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
 
 
 def test_an_architecture_that_the_builder_does_not_know_is_refused_by_name(
