@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Rows
-from itertools import accumulate, zip_longest
+from itertools import accumulate
 from operator import mul
 
 from draftwise.control.acceptance import MOST, Acceptance
@@ -200,15 +200,13 @@ class Reckoned:
         alike = 1 + sum(other._is_open for other in others)  # what is not known of a row is as of this one
         # A row that did not come as far as this one has ended its draft.
         going = [other._survival for other in others if not 0 < other.length < num_drafted]
-        elsewhere = [sum(each) for each in zip_longest(*going, fillvalue=0.0)]
-        elsewhere += [0.0] * (len(survivals) + num_drafted + 1 - len(elsewhere))
         tokens = beyond = together = 0.0
         for length, survival in enumerate(survivals, num_drafted + 1):
             tokens += survival
             cost = draft_share * draft[max(length, paid)] - drafted
             if length > longest:
                 beyond += survival
-                together += survival * alike + elsewhere[length]
+                together += survival * alike + sum(each[length] for each in going if length < len(each))
                 cost += (verify[length + 1] - verify[longest + 1]) * (beyond / together if together else 1.0)
             yield tokens / rate - cost, tokens
 
