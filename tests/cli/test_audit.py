@@ -39,7 +39,7 @@ def test_a_fault_is_the_exit_code(run: Run, llama: Path, monkeypatch: pytest.Mon
         (["--verification", "hopeful"], "verification is 'hopeful'"),
         (["--temperature", "-1"], "temperature is -1"),
         (["--drafter", "draft-model"], "write draft-model=MODEL"),
-        (["--samples", "0"], "num_samples is 0"),
+        (["--samples", "0"], "Invalid value for '--samples'"),
     ],
 )
 def test_bad_options_are_refused(options: list[str], message: str, run: Run, llama: Path) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,9 @@ def assert_one_sentence(result: Result, words: str) -> None:
         (["--presence-penalty", "nan"], "presence_penalty is nan"),
         (["--frequency-penalty", "inf"], "frequency_penalty is inf"),
         (["--logit-bias", "fox"], "--logit-bias is 'fox'; give a token id and a number"),
+        (["--logit-bias", "5=1", "--logit-bias", "5=2"], "--logit-bias is given twice for token 5"),
+        (["--logit-bias", "5=1e308"], "logit_bias of token 5 is 1e+308; give a number from"),
+        (["--logit-bias", "5=nan"], "logit_bias of token 5 is nan; give a number from"),
         (["--logit-bias", "70000=1"], "logit_bias has token id 70000, which is outside"),
         (["--ban", ""], "banned holds something empty"),
         (["--ban", "#70000"], "banned has token id 70000, which is outside"),
@@ -47,7 +51,7 @@ def assert_one_sentence(result: Result, words: str) -> None:
         (["--max-new-tokens", "0"], "max_new_tokens is 0"),
         (["--num-draft-tokens", "-1"], "num_draft_tokens is -1"),
         (["--num-draft-tokens", "1,2"], '--num-draft-tokens is "1,2"; give a number, auto or own'),
-        (["--num-samples", "0"], "--num-samples is 0"),
+        (["--num-samples", "0"], "Invalid value for '--num-samples'"),
         (["--batch-size", "4"], "--batch-size goes with --prompts"),
         (["--verification", "hope"], "verification is 'hope'"),
         (["--stop", ""], "a stop string is empty"),
@@ -105,6 +109,8 @@ def test_models_that_are_none(run: Run, llama: Path, tmp_path: Path) -> None:
     stranger = tmp_path / "stranger"
     make_llama(vocab_size=320).save_pretrained(stranger)
     save_tokenizer(byte_level(["other words altogether"] * 4), stranger, CHATML)
+    # Its tokenizer is enough to refuse it, so that its weights are not even read.
+    (stranger / "model.safetensors").write_bytes(b"")
     options = ["--target", llama, "--draft-model", stranger, *TOKENS]
     assert_one_sentence(run("generate", "fox", *options), "their tokenizers differ")
 
@@ -126,6 +132,15 @@ def test_wrong_usage(command: list[str], words: str, run: Run) -> None:
     assert words in result.err
     assert len(result.err.splitlines()) == 1
     assert result.err.endswith(".\n")
+
+
+@pytest.mark.parametrize("option", ["--num-prompts", "--num-draft-tokens", "--max-new-tokens", "--samples"])
+def test_an_audit_of_nothing(option: str, run: Run) -> None:
+    assert_one_sentence(run("audit", "--target", "./nowhere", option, "0"), f"Invalid value for '{option}'")
+
+
+def test_the_version(run: Run) -> None:
+    assert run("--version") == Result(0, f"draftwise {version('draftwise')}\n", "")
 
 
 def test_the_console_script_exits_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,12 +96,21 @@ def test_logprobs_in_json(run: Run, llama: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2 of"),
-        ('{"text": "a"}', "no object with either a prompt or messages"),
-        ('{"prompt": "a", "messages": []}', "give one of them"),
-        ('{"prompt": "a", "temprature": 1}', "has 'temprature', which is no option"),
+        ("{", "this is not JSON"),
+        ('{"text": "a"}', "this is no object with either a prompt or messages"),
+        ('{"prompt": "a", "messages": []}', "this is no object with either"),
+        ('{"prompt": "a", "temprature": 1}', "'temprature' is no option"),
         ('{"prompt": "a", "temperature": -1}', "temperature is -1"),
+        ('{"prompt": "a", "temperature": NaN}', "temperature is nan"),
+        ('{"prompt": "a", "top_k": true}', "top_k is True; give a whole number"),
+        ('{"prompt": "a", "max_new_tokens": 1.5}', "max_new_tokens is 1.5; give a whole number"),
+        ('{"prompt": "a", "verification": ["token"]}', "verification is ['token']; give one of"),
+        ('{"prompt": "a", "ignore_eos": "no"}', "ignore_eos is 'no'; give True or False"),
+        ('{"prompt": "a", "logprobs_of": "both"}', "logprobs_of is 'both'; give raw or adjusted"),
+        ('{"prompt": "a", "stop_token_ids": [9999]}', "stop_token_ids has token id 9999, which is outside"),
         ('{"prompt": ""}', "the prompt is empty"),
+        ('{"prompt": [9999]}', "token id 9999 is outside"),
+        ('{"prompt": 5}', "the prompt is none of text"),
     ],
 )
 def test_a_line_that_is_no_request_is_refused(
@@ -111,7 +120,27 @@ def test_a_line_that_is_no_request_is_refused(
     file.write_text(f'{{"prompt": "a"}}\n{line}\n', encoding="utf-8")
     result = run("generate", "--target", llama, *OPTIONS, "--prompts", file)
     assert (result.code, result.out) == (2, "")
-    assert message in result.err
+    assert f"error: line 2 of {file}: {message}" in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_lines_are_those_of_an_editor(run: Run, llama: Path, tmp_path: Path) -> None:
+    """Empty ones count, other separators of lines inside of a text do not, and a mark of UTF-8 is no text."""
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('\ufeff{"prompt": "a\u2028b"}\r\n\n{"prompt": "c", "seed": -1}\n', encoding="utf-8")
+    command = ["generate", "--raw", "--target", llama, *OPTIONS, "--prompts", file]
+    assert f"line 3 of {file}: seed is -1" in run(*command).err
+    file.write_text('\ufeff{"prompt": "a\u2028b"}\r\n\n{"prompt": "c"}\n', encoding="utf-8")
+    assert len(answers(run(*command).out)) == 2
+
+
+@pytest.mark.parametrize("out", [".", "missing/answers.jsonl"])
+def test_an_output_that_cannot_be_written_is_refused_before_a_model_is_loaded(
+    out: str, run: Run, prompts: Path, tmp_path: Path
+) -> None:
+    result = run("generate", "--target", "./nowhere", "--prompts", prompts, "--out", tmp_path / out)
+    assert (result.code, result.out) == (2, "")
+    assert f"{tmp_path / out} cannot be written" in result.err
 
 
 @pytest.mark.parametrize(
@@ -122,6 +151,7 @@ def test_a_line_that_is_no_request_is_refused(
         (["a", "-n", 2, "--compare"], "--compare is of one output"),
         (["a", "--logprobs", 1], "--logprobs goes with --json or --prompts"),
         (["--prompts", "nowhere.jsonl"], "cannot be read"),
+        (["--prompts", "x", "--batch-size", 0], "Invalid value for '--batch-size'"),
     ],
 )
 def test_options_that_contradict_are_refused(

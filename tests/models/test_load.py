@@ -1,6 +1,7 @@
 """Loading: where a model is looked for, which engine runs it, what is refused and in what words."""
 
 import logging
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -131,12 +132,28 @@ def test_a_truncated_gguf_file_is_named(gguf_file: Path, tmp_path: Path) -> None
     content = gguf_file.read_bytes()
     short = tmp_path / "short.gguf"
     short.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ModelError, match=rf"{short} cannot be read as GGUF .* fetch it again"):
-        load(short, engine="torch")
+    for engine in ("torch", "onnx"):
+        with pytest.raises(ModelError, match=rf"{short} cannot be read as GGUF .* lists .* fetch it again"):
+            load(short, engine=engine)
     for cut in (5, 100, len(content) - 1):
         short.write_bytes(content[:cut])
         with pytest.raises(ModelError, match=rf"{short} cannot be read as GGUF"):
             to_transformers(str(short), str(tmp_path / "out"), progress=silent)
+
+
+def test_a_truncated_gguf_file_is_refused_before_the_slow_imports(gguf_file: Path, tmp_path: Path) -> None:
+    short = tmp_path / "short.gguf"
+    short.write_bytes(gguf_file.read_bytes()[:-1])
+    code = f"""
+import sys
+from draftwise.errors import ModelError
+from draftwise.models.gguf import to_transformers
+try:
+    to_transformers({str(short)!r}, {str(tmp_path)!r}, progress=print)
+except ModelError:
+    sys.exit(1 + bool({{"torch", "transformers"}} & sys.modules.keys()))
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 1
 
 
 def test_a_gguf_file_that_lacks_a_weight_is_named(gguf_file: Path, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from importlib.metadata import version
+from typing import Annotated, TextIO
 
 import typer
 
@@ -25,6 +26,24 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"draftwise {version('draftwise')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+    ] = False,
+) -> None:
+    """What stands before a subcommand."""
+
+
 for command in (generate, plan, bench, audit, paper, convert, ngram):
     app.command()(command)
 

@@ -36,10 +36,12 @@ def audit(
     target: TargetOption = DEFAULT_TARGET,
     drafter: DraftersOption = "lookup",
     num_draft_tokens: Annotated[
-        int | None, typer.Option(help="The most tokens guessed for one target pass.")
+        int | None, typer.Option(min=1, help="The most tokens guessed for one target pass.")
     ] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="The tokens of each output that is compared.")] = 64,
-    num_prompts: Annotated[int, typer.Option(help="How many prompts of the files are taken.")] = 8,
+    max_new_tokens: Annotated[
+        int, typer.Option(min=1, help="The tokens of each output that is compared.")
+    ] = 64,
+    num_prompts: Annotated[int, typer.Option(min=1, help="How many prompts of the files are taken.")] = 8,
     temperature: Annotated[float, typer.Option(help="Of positions and samples; 0 leaves samples out.")] = 1.0,
     top_k: TopKOption = None,
     top_p: TopPOption = 1.0,
@@ -49,10 +51,11 @@ def audit(
         float, typer.Option(help="Of --verification lenient, which is a fault by intent below 1.")
     ] = 1.0,
     samples: Annotated[
-        int | None, typer.Option(help="How many samples to draw; the default is as many as --seconds allow.")
+        int | None,
+        typer.Option(min=1, help="How many samples to draw; the default is as many as --seconds allow."),
     ] = None,
     seconds: Annotated[float, typer.Option(help="How long to draw samples for.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Of the samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
     chat: ChatOption = None,
     engine: EngineOption = EngineName.AUTO,
     dtype: DtypeOption = None,

@@ -11,16 +11,19 @@ if TYPE_CHECKING:
 
 
 def logit_biases(given: Iterable[str]) -> Mapping[int, float]:
-    """From `ID=NUMBER` each; raises OptionError for anything else."""
-    biases = {}
+    """From `ID=NUMBER` each; raises OptionError for anything else, and for two of one token."""
+    biases: dict[int, float] = {}
     for text in given:
-        token_id, _, bias = text.partition("=")
+        written, _, bias = text.partition("=")
         try:
-            biases[int(token_id)] = float(bias)
+            token_id, number = int(written), float(bias)
         except ValueError:
             raise OptionError(
                 f"--logit-bias is {text!r}; give a token id and a number, as in 42=-1.5."
             ) from None
+        if token_id in biases:
+            raise OptionError(f"--logit-bias is given twice for token {token_id}; give their sum once.")
+        biases[token_id] = number
     return biases
 
 

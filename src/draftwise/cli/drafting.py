@@ -180,7 +180,7 @@ def make_drafter(
     wanted: Wanted, target: "LanguageModel", load_model: "Callable[[str], LanguageModel]"
 ) -> "Drafter":
     """A drafter for a target; raises what loading its model or file raises."""
-    from draftwise.drafters.draft_model import DraftModel
+    from draftwise.drafters.draft_model import DraftModel, refuse_other_tokens
     from draftwise.drafters.heads import load_heads
     from draftwise.drafters.input_copy import InputCopy
     from draftwise.drafters.none import NoDrafter
@@ -190,11 +190,14 @@ def make_drafter(
     from draftwise.drafters.translation.model import TranslatedModel
     from draftwise.drafters.translation.text import TextDraftModel
     from draftwise.drafters.tree import TreeDraftModel
+    from draftwise.models.load import load_tokenizer
 
     source, options = str(wanted.source), wanted.options
     shape = _shape(options.tree)
     match wanted.name:
         case DrafterName.DRAFT_MODEL:
+            # Which takes seconds, where loading may convert a model first.
+            refuse_other_tokens(source, load_tokenizer(source), target)
             model = load_model(source)
             return TreeDraftModel(model, shape) if shape else DraftModel(model)
         case DrafterName.TLI:

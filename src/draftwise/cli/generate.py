@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,7 @@ from draftwise.cli.drafting import (
     make_drafter,
     states_read,
 )
-from draftwise.cli.many import Answers, Texts, answer_all, read_requests
+from draftwise.cli.many import Answers, Texts, answer_all
 from draftwise.cli.options import (
     AUTO,
     DEFAULT_TARGET,
@@ -147,7 +148,7 @@ def generate(
         typer.Option(help="With --json or --prompts: log-probabilities, with N alternatives.", metavar="N"),
     ] = None,
     num_samples: Annotated[
-        int, typer.Option("--num-samples", "-n", help="Outputs for each prompt, which is read once.")
+        int, typer.Option("--num-samples", "-n", min=1, help="Outputs for each prompt, which is read once.")
     ] = 1,
     prompts: Annotated[
         Path | None,
@@ -158,7 +159,7 @@ def generate(
         typer.Option(help="Write the answers to --prompts here; what is there already is not done again."),
     ] = None,
     batch_size: Annotated[
-        int, typer.Option(help="How many outputs are generated together; for --engine torch.")
+        int, typer.Option(min=1, help="How many outputs are generated together; for --engine torch.")
     ] = 1,
     compare: Annotated[
         bool, typer.Option("--compare", help="Also decode plainly and print the ratio.")
@@ -167,14 +168,13 @@ def generate(
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Generate text from a prompt, with the target's own distribution."""
+    from draftwise.cli.lines import read_requests
     from draftwise.decoding import stream
     from draftwise.drafters.prompt_lookup import PromptLookup
     from draftwise.prompt import encode_prompt
     from draftwise.request import Request
     from draftwise.sampling import SamplingParams
-    from draftwise.sequence import StopConditions
     from draftwise.types import Generation
-    from draftwise.verification import find_rule
 
     # What can be refused without a model is refused before one is loaded.
     asked_tokens = draft_tokens(num_draft_tokens)
@@ -193,8 +193,6 @@ def generate(
         grammar=chosen_grammar(schema, regex, grammar),
     )
     stop_strings = tuple(stop or ())
-    StopConditions(max_new_tokens, stop_strings=stop_strings)
-    find_rule(verification, lenience)
     options = DrafterOptions(corpus, exit_layer, skip_layers, tree)
     wanted = chosen_drafter(drafter, draft_model, ngram, heads, options)
     if prompts is not None and (prompt is not None or file is not None or compare):
@@ -203,22 +201,12 @@ def generate(
         raise OptionError("--out is where the answers to --prompts go; give both.")
     if batch_size != 1 and prompts is None:
         raise OptionError("--batch-size goes with --prompts; leave it out for one.")
-    if num_samples < 1:
-        raise OptionError(f"--num-samples is {num_samples}; give at least 1.")
     if num_samples > 1 and compare:
         raise OptionError("--compare is of one output; leave out --num-samples.")
     if logprobs is not None and not (as_json or prompts):
         raise OptionError("--logprobs goes with --json or --prompts.")
-    text = prompt_text(prompt, file) if prompts is None else ""
-
-    load_model = Loader(engine_for(engine, [wanted]), dtype, device, threads, trust_remote_code)
-    model = load_model(target, states_read([wanted]))
-    guesser = make_drafter(wanted, model, load_model)
-    # Where no way to guess is named, lookup is at hand too: it costs nothing, and may be what pays best.
-    beside = [PromptLookup()] if drafter is None and wanted.name is not DrafterName.LOOKUP else []
-    drafters = [*beside, guesser] if asked_tokens == AUTO else [guesser]
     asked = Request(
-        as_prompt(text, chat, model),
+        prompt_text(prompt, file) if prompts is None else "",
         sampling=sampling,
         max_new_tokens=max_new_tokens,
         stop=stop_strings,
@@ -227,25 +215,31 @@ def generate(
         seed=seed,
         logprobs=logprobs,
     )
+    requests = [asked] if prompts is None else read_requests(prompts, asked)
+    answers = (
+        Texts() if prompts is None and not as_json else Answers(out, requests, target, chat, num_samples)
+    )
+
+    load_model = Loader(engine_for(engine, [wanted]), dtype, device, threads, trust_remote_code)
+    model = load_model(target, states_read([wanted]))
+    guesser = make_drafter(wanted, model, load_model)
+    # Where no way to guess is named, lookup is at hand too: it costs nothing, and may be what pays best.
+    beside = [PromptLookup()] if drafter is None and wanted.name is not DrafterName.LOOKUP else []
+    drafters = [*beside, guesser] if asked_tokens == AUTO else [guesser]
+    requests = [replace(request, prompt=as_prompt(request.prompt, chat, model)) for request in requests]
     if prompts is not None or num_samples > 1:
-        requests = (
-            [asked]
-            if prompts is None
-            else read_requests(prompts, asked, lambda text: as_prompt(text, chat, model))
-        )
-        answers = Answers(out, target, requests, num_samples) if prompts or as_json else Texts()
         answer_all(
             model,
             requests,
             answers,
             num_samples=num_samples,
-            max_rows=max(batch_size, num_samples if prompts is None else 1),
+            max_rows=num_samples if prompts is None else batch_size,
             drafter=drafters,
             num_draft_tokens=asked_tokens,
         )
         keep_corpus(guesser, options, model.tokenizer)
         return
-    prompt_ids = encode_prompt(model, asked.prompt)
+    prompt_ids = encode_prompt(model, requests[0].prompt)
 
     def steps(using: "Sequence[Drafter]", num_tokens: int = max_new_tokens) -> "Iterator[Step]":
         return stream(

@@ -1,112 +1,48 @@
-"""Many prompts of one command: read from a JSONL file, answered together, written as they finish."""
+"""Many prompts of one command: answered together, written as they finish."""
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from draftwise.cli import report
-from draftwise.cli.prompt import read_text
-from draftwise.errors import OptionError, PromptError
+from draftwise.errors import OptionError
 from draftwise.progress import shown
 
 if TYPE_CHECKING:
     from draftwise.drafters.base import Drafter
     from draftwise.models.base import LanguageModel
-    from draftwise.prompt import Prompt
     from draftwise.request import Request
     from draftwise.types import Generation
-
-
-def read_requests(file: Path, options: "Request", as_prompt: "Callable[[str], Prompt]") -> "list[Request]":
-    """A request for each line of a JSONL file, which has a `prompt` or `messages`.
-
-    Other fields of a line are options of its own: of `Request` and of `SamplingParams`, by their names. The
-    others are those of `options`. Raises PromptError, which names the line, where it is not so written, and
-    OptionError for a value out of range.
-    """
-    lines = [line for line in read_text(file).splitlines() if line.strip()]
-    if not lines:
-        raise PromptError(f"{file} has no prompts; give a JSON object with a prompt on each line.")
-    return [
-        _request(f"line {number} of {file}", line, options, as_prompt)
-        for number, line in enumerate(lines, start=1)
-    ]
-
-
-def _request(where: str, line: str, options: "Request", as_prompt: "Callable[[str], Prompt]") -> "Request":
-    from draftwise.request import Options, Request
-    from draftwise.sampling import SamplingParams
-
-    try:
-        given = json.loads(line)
-    except ValueError as error:
-        raise PromptError(f"{where} is not JSON ({error}); write one object a line.") from None
-    if not isinstance(given, dict) or ("prompt" in given) == ("messages" in given):
-        raise PromptError(f"{where} is no object with either a prompt or messages; give one of them.")
-    prompt = given.pop("prompt", None) or given.pop("messages", ())
-    own = {name: given.pop(name) for name in Options.__annotations__ if name in given and name != "sampling"}
-    sampled = {field.name for field in fields(SamplingParams) if field.name in _PLAIN_SAMPLING}
-    sampling = {name: given.pop(name) for name in sampled if name in given}
-    if given:
-        raise PromptError(
-            f"{where} has {next(iter(given))!r}, which is no option; give some of "
-            f"{', '.join(sorted({*Options.__annotations__} - {'sampling'} | sampled))}."
-        )
-    request: Request = replace(
-        options,
-        prompt=as_prompt(prompt) if isinstance(prompt, str) else prompt,
-        sampling=replace(options.sampling or SamplingParams(), **sampling),
-        **own,
-    )
-    return request
-
-
-# Those that JSON can say as they are.
-_PLAIN_SAMPLING = {
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "banned",
-    "min_new_tokens",
-}
 
 
 class Answers:
     """The lines that are written for prompts, to a file that can be taken up again or to standard output."""
 
-    def __init__(
-        self, file: Path | None, target: str, requests: "Sequence[Request]", num_samples: int
-    ) -> None:
-        """Take up a file that an earlier call left: a line that was cut off in the middle is dropped.
+    def __init__(self, file: Path | None, requests: "Sequence[Request]", *conditions: object) -> None:
+        """Take up a file that an earlier call left, or begin one: a line that was cut off is dropped.
 
-        Raises OptionError where the file holds answers to other prompts or options, or cannot be read.
+        `conditions`: what else the answers depend on. Raises OptionError where the file holds answers to
+        other prompts or under other conditions, or cannot be written.
         """
         self._file = file
         self._digests = [
-            hashlib.sha256(repr((target, request, num_samples)).encode()).hexdigest()[:16]
-            for request in requests
+            hashlib.sha256(repr((*conditions, request)).encode()).hexdigest()[:16] for request in requests
         ]
-        self.finished: Collection[int] = self._taken_up() if file is not None and file.exists() else ()
+        self.finished: Collection[int] = () if file is None else self._taken_up(file)
 
-    def _taken_up(self) -> set[int]:
-        assert self._file is not None
+    def _taken_up(self, file: Path) -> set[int]:
         try:
-            with open(self._file, "r+b") as opened:
+            with open(file, "a+b") as opened:
+                opened.seek(0)
                 content = opened.read()
                 whole = content[: content.rfind(b"\n") + 1]
                 opened.truncate(len(whole))
         except OSError as error:
             raise OptionError(
-                f"{self._file} cannot be taken up ({error.strerror}); give another path."
+                f"{file} cannot be written ({error.strerror}); give --out another path."
             ) from None
         finished = set()
         for line in whole.splitlines():
@@ -117,7 +53,7 @@ class Answers:
                 known = False
             if not known:
                 raise OptionError(
-                    f"{self._file} holds answers to other prompts or options; give another path or remove it."
+                    f"{file} holds answers to other prompts or options; give another path or remove it."
                 )
             finished.add(answer["index"])
         return finished

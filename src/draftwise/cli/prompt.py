@@ -8,6 +8,7 @@ from draftwise.errors import OptionError, PromptError
 
 if TYPE_CHECKING:
     from draftwise.models.base import LanguageModel
+    from draftwise.prompt import Prompt
 
 
 def prompt_text(argument: str | None, file: Path | None) -> str:
@@ -35,13 +36,15 @@ def read_text(file: Path) -> str:
 
 def _decoded(content: bytes, name: str) -> str:
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise PromptError(f"{name} is not UTF-8 text (byte {error.start}); give it in UTF-8.") from None
 
 
-def as_prompt(text: str, chat: bool | None, model: "LanguageModel") -> str | list[dict[str, str]]:
-    """A chat message where that was asked for or (None) the model has a template; else the text."""
+def as_prompt(prompt: "Prompt", chat: bool | None, model: "LanguageModel") -> "Prompt":
+    """A chat message of text where that was asked for or (None) the model has a template; else the prompt."""
+    if not isinstance(prompt, str):
+        return prompt
     if chat is None:
         chat = model.tokenizer is not None and model.tokenizer.has_chat_template
-    return [{"role": "user", "content": text}] if chat else text
+    return [{"role": "user", "content": prompt}] if chat else prompt

@@ -11,6 +11,7 @@ from draftwise.errors import TokenizerMismatchError, UnsupportedError
 from draftwise.models.base import LanguageModel, ModelState, Tap, refuse_no_model
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler
+from draftwise.tokenizer import Tokenizer
 from draftwise.types import Draft, Probs, Source, Step
 
 _BLOCK = 256  # tokens that are compared at a time
@@ -67,8 +68,13 @@ def refuse_stranger(name: str, model: LanguageModel, target: LanguageModel) -> N
             f"{name} has an encoder and cannot draft for {target.name}, which has none; take a draft model "
             "without one."
         )
-    if target.tokenizer and model.tokenizer:
-        difference = target.tokenizer.difference(model.tokenizer)
+    refuse_other_tokens(name, model.tokenizer, target)
+
+
+def refuse_other_tokens(name: str, tokenizer: Tokenizer | None, target: LanguageModel) -> None:
+    """Raise TokenizerMismatchError where a token id means two things to a tokenizer and a target."""
+    if target.tokenizer and tokenizer:
+        difference = target.tokenizer.difference(tokenizer)
         if difference:
             raise TokenizerMismatchError(
                 f"{name} cannot draft for {target.name}, as their tokenizers differ ({difference}); take a "

@@ -32,7 +32,7 @@ def read_prompts(file: Path) -> list[Prompt]:
     PromptError, which names file and line.
     """
     try:
-        content = file.read_text(encoding="utf-8")
+        content = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise PromptError(f"{file} cannot be read ({error.strerror}); give a JSONL or text file.") from None
     except UnicodeDecodeError as error:
@@ -41,7 +41,7 @@ def read_prompts(file: Path) -> list[Prompt]:
         raise PromptError(f"{file} holds no prompt; give a JSONL file of prompts or a text.")
     if file.suffix not in (".jsonl", ".json"):
         return [Prompt(file.stem, content)]
-    lines = [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(content.split("\n"), start=1) if line.strip()]
     return [_prompt(line, file, number) for number, line in lines]
 
 
