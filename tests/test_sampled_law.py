@@ -12,9 +12,11 @@ from draftwise.control.adaptive import Adaptive
 from draftwise.control.cost import CostModel
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
+from draftwise.drafters.growth import DynamicTree, StaticTree
 from draftwise.drafters.ngram import NgramModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.drafters.tree import TreeDraftModel
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import RandomStream, Streams
 from draftwise.sampling import SamplingParams
@@ -28,6 +30,8 @@ TARGET = TabularModel.random(4, 2, seed=1)
 SAMPLING = SamplingParams(1.0, top_p=0.9)
 NUM_RUNS = 2000
 ANOTHER_MODEL = SamplingDrafter(TabularModel.random(4, 2, seed=2))
+DYNAMIC_TREE = TreeDraftModel(TabularModel.random(4, 2, seed=1), DynamicTree(4, width=2, depth=2))
+DRAWN_TREE = TreeDraftModel(TabularModel.random(4, 2, seed=1), StaticTree.branching(2, 1), sampled=True)
 DRAFTERS: dict[str, Drafter] = {
     "none": NoDrafter(),
     "another model": ANOTHER_MODEL,
@@ -79,7 +83,11 @@ def test_counts_agree_with_the_law_of_the_target(drafter: Drafter) -> None:
     assert p_value(drafter) > 1e-4
 
 
-@pytest.mark.parametrize("drafter", [ANOTHER_MODEL, PromptLookup()], ids=["another model", "prompt lookup"])
+@pytest.mark.parametrize(
+    "drafter",
+    [ANOTHER_MODEL, PromptLookup(), DYNAMIC_TREE, DRAWN_TREE],
+    ids=["another model", "prompt lookup", "a dynamic tree", "a drawn tree"],
+)
 def test_counts_agree_with_an_adaptive_controller(drafter: Drafter) -> None:
     drafts = [
         step.drafted

@@ -58,3 +58,26 @@ def test_a_long_copy_counts_for_less_than_as_many_drafts() -> None:
     for _ in range(9):
         often.observe([0.8], 1)
     assert once.ahead(0, 0.8)[0] < often.ahead(0, 0.8)[0]
+
+
+def test_each_guess_of_a_tree_is_learnt_for_itself() -> None:
+    """Of two at a position, and of two after the first of them, at most one is right."""
+    parents, said = [-1, -1, 0, 0], [0.6, 0.3, 0.6, 0.3]
+    paths = {(0, 2): 0.35, (0, 3): 0.1, (0,): 0.05, (1,): 0.3, (): 0.2}
+    random, acceptance = np.random.default_rng(0), Acceptance()
+    for choice in random.choice(len(paths), 600, p=list(paths.values())):
+        path = list(paths)[choice]
+        acceptance.observe(said, len(path), parents, path)
+    assert acceptance.ahead(0, 0.6)[0] == pytest.approx((0.5 + 0.35) / (1 + 0.5), abs=0.08)
+    assert acceptance.ahead(0, 0.3)[0] == pytest.approx((0.3 + 0.1) / (1 + 0.5), abs=0.08)
+    # That the text goes on with a guess, and then with another one, whichever they are.
+    assert list(acceptance.ahead(0, None))[:2] == pytest.approx([0.8, 0.9], abs=0.15)
+
+
+def test_a_tree_of_one_path_is_a_chain() -> None:
+    chain, tree = Acceptance(), Acceptance()
+    for num_accepted in (0, 2, 3, 1):
+        chain.observe([0.8, None, 0.4], num_accepted)
+        tree.observe([0.8, None, 0.4], num_accepted, [-1, 0, 1], range(num_accepted))
+    for confidence in (None, 0.4, 0.8):
+        assert chain.ahead(0, confidence) == tree.ahead(0, confidence)

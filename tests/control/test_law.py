@@ -9,7 +9,11 @@ from draftwise.control.base import Limit, UpTo
 from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
+from draftwise.drafters.growth import DynamicTree, StaticTree
 from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.drafters.recycling import TokenRecycling
+from draftwise.drafters.suffix import Suffix
+from draftwise.drafters.tree import TreeDraftModel
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler, SamplingParams
@@ -29,7 +33,7 @@ SAMPLED = SamplingParams(1.0)
 class WhereSure(UpTo):
     """Two tokens at most, each only where the draft model is sure of it before it is drawn."""
 
-    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
+    def allows(self, num_drafted: int, confidence: float | None = None, parent: int | None = None) -> bool:
         return super().allows(num_drafted) and (confidence is None or confidence > 0.5)
 
 
@@ -58,8 +62,22 @@ class DropsWhatItIsUnsureOf(SamplingDrafter):
 
 @pytest.mark.parametrize(
     "drafters",
-    [[DraftModel(MODEL)], [PromptLookup(), DraftModel(MODEL)], [DraftModel(TARGET)]],
-    ids=["draft model", "lookup and draft model", "the target itself"],
+    [
+        [DraftModel(MODEL)],
+        [PromptLookup(), DraftModel(MODEL)],
+        [DraftModel(TARGET)],
+        [TreeDraftModel(TARGET, DynamicTree(6, width=2, depth=2))],
+        [TreeDraftModel(TARGET, StaticTree.branching(2, 1), sampled=True)],
+        [TokenRecycling(branching=2, learn=False), Suffix(branching=2)],
+    ],
+    ids=[
+        "draft model",
+        "lookup and draft model",
+        "the target itself",
+        "a dynamic tree",
+        "a drawn tree",
+        "trees of what came before",
+    ],
 )
 def test_law_with_the_controller_on(drafters: list[Drafter]) -> None:
     # The costs are measured by running steps, which is not to be a part of what is enumerated.

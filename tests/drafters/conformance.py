@@ -64,11 +64,14 @@ class Sure(Limit):
     def choose(self, confidences: Sequence[float | None]) -> int | None:
         return UpTo(self.most).choose(confidences)
 
-    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
-        assert not self.refused, "a drafter asked again after it was refused"
-        assert num_drafted in (self.allowed - 1, self.allowed), (
-            "a drafter asked for another token than the next"
-        )
+    def allows(self, num_drafted: int, confidence: float | None = None, parent: int | None = None) -> bool:
+        assert parent is not None or not self.refused, "a drafter of chains asked again after it was refused"
+        assert (
+            0 <= num_drafted <= self.allowed
+            if parent is not None
+            else num_drafted in (self.allowed - 1, self.allowed)
+        ), "a drafter asked for another token than the next"
+        assert parent is None or -1 <= parent < num_drafted, "a drafter asked for a token without a parent"
         unsure = confidence is not None and confidence < self.least_confidence
         self.refused = unsure or num_drafted >= self.most
         if not self.refused:

@@ -202,7 +202,7 @@ def test_a_tree_takes_one_pass_for_each_depth_and_none_for_what_cannot_be_in_it(
 
 
 class Summing(Limit):
-    """Takes confidences for what each guess adds to the number accepted, and allows those that add enough."""
+    """Takes confidences for those of a guess after its parent, and allows those that add enough."""
 
     def __init__(self, enough: float) -> None:
         self.enough, self.added = enough, [1.0]
@@ -210,15 +210,15 @@ class Summing(Limit):
     def choose(self, confidences: object) -> int | None:
         return 0
 
-    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
+    def allows(self, num_drafted: int, confidence: float | None = None, parent: int | None = None) -> bool:
         if confidence is None:
             return True
-        assert num_drafted == len(self.added) - 1
-        self.added.append(self.added[-1] * confidence)
+        assert parent is not None
+        self.added[num_drafted + 1 :] = [self.added[parent + 1] * confidence]
         return self.added[-1] >= self.enough
 
 
-def test_confidences_multiply_to_what_a_guess_adds() -> None:
+def test_confidences_multiply_along_a_path_to_what_a_guess_adds() -> None:
     limit = Summing(0.1)
     draft = grown(DynamicTree(40, width=5, depth=3), limit)
     assert 1 < len(draft) < 40

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence as Rows
+from itertools import compress
 from math import log, log2, prod
 
 import numpy as np
@@ -29,10 +30,10 @@ _CHAINED_WEIGHT = 16.0  # those of the kind before, where kinds are alike
 class Acceptance:
     """Learns from verified draft tokens how likely one is accepted, given that those before it were.
 
-    What is known of a token is its drafter's confidence or, without one, its position. How far the drafter is
-    off is one number for all tokens, the shift of their odds, of which a distribution is kept that expects
-    abrupt changes (fixed share; Herbster and Warmuth, 1998). Beside it each octave of confidence, and each
-    position, learns how it differs.
+    What is known of a token is its drafter's confidence or, without one, its position, in a tree its depth.
+    How far the drafter is off is one number for all tokens, the shift of their odds, of which a distribution
+    is kept that expects abrupt changes (fixed share; Herbster and Warmuth, 1998). Beside it each octave of
+    confidence, and each position, learns how it differs.
     """
 
     def __init__(self) -> None:
@@ -50,44 +51,61 @@ class Acceptance:
         kind = _kind(confidence)
         return [self._confidence_rates[kind], *[self._following_rates[kind]] * (MOST - 1 - position)]
 
-    def observe(self, confidences: Rows[float | None], num_accepted: int) -> None:
-        """Learn from a verified draft, of whose tokens these confidences were known."""
-        kinds = [
-            _UNKNOWN if confidence is None else _kind(confidence)
-            for confidence in confidences[: num_accepted + 1]
-        ]
-        likely = self._learn_shift(kinds, num_accepted)
-        self._forget(likely / self._likelihood(kinds, num_accepted))
+    def observe(
+        self,
+        confidences: Rows[float | None],
+        num_accepted: int,
+        parents: Rows[int] | None = None,
+        path: Rows[int] | None = None,
+    ) -> None:
+        """Learn from a verified draft, of whose tokens these confidences were known.
+
+        `parents` and `path` are those of a `Step`. What follows the text or an accepted token was tried: each
+        for itself, given that token, was right or wrong.
+        """
+        accepted = range(num_accepted) if path is None else path
+        position_after = {node: position for position, node in enumerate((-1, *accepted))}
+        parents = range(-1, len(confidences) - 1) if parents is None else parents[: len(confidences)]
+        tried = [node for node, parent in enumerate(parents) if parent in position_after]
+        positions = [position_after[parents[node]] for node in tried]
+        kinds = [_kind(confidences[node]) for node in tried]
+        outcomes = [node in position_after for node in tried]
+        likely = self._learn_shift(kinds, outcomes)
+        self._forget(likely / self._likelihood(kinds, positions, outcomes))
         share = Counter(kinds)
-        for position, kind in enumerate(kinds):
-            accepted = position < num_accepted
-            self._by_position.observe(position, accepted)
+        reached, before = -1, _UNKNOWN
+        for position, kind, right in zip(positions, kinds, outcomes, strict=True):
             # Tokens of one kind in one draft fare alike: they tell less than as many of several drafts.
             weight = share[kind] ** -0.5
             if kind != _UNKNOWN:
-                self._by_confidence.observe(kind, accepted, weight)
-            if position and kinds[position - 1] != _UNKNOWN:
-                self._after_confidence.observe(kinds[position - 1], accepted, weight)
+                self._by_confidence.observe(kind, right, weight)
+            if position > reached:  # the first of the position; any of them may have gone on
+                went_on = position < num_accepted
+                self._by_position.observe(position, went_on)
+                if before != _UNKNOWN:
+                    self._after_confidence.observe(before, went_on, weight)
+                reached = position
+            before = kind if right else before
         self._estimate()
 
-    def _learn_shift(self, kinds: Rows[int], num_accepted: int) -> float:
+    def _learn_shift(self, kinds: Rows[int], outcomes: Rows[bool]) -> float:
         """Weigh the shifts by how well they foretold a draft; return how likely they said it was."""
-        likely: NDArray[np.float64] = _ACCEPTED[kinds[:num_accepted]].prod(axis=0)
-        if len(kinds) > num_accepted:
-            likely *= 1 - _ACCEPTED[kinds[num_accepted]]
+        likely: NDArray[np.float64] = _ACCEPTED[list(compress(kinds, outcomes))].prod(axis=0)
+        for kind, right in zip(kinds, outcomes, strict=True):
+            if not right:
+                likely *= 1 - _ACCEPTED[kind]
         weighted = (_HAZARD * _BEFORE + (1 - _HAZARD) * self._shift) * likely
         total = float(weighted.sum())
         self._shift = weighted / total
         return total
 
-    def _likelihood(self, kinds: Rows[int], num_accepted: int) -> float:
+    def _likelihood(self, kinds: Rows[int], positions: Rows[int], outcomes: Rows[bool]) -> float:
         """How likely a draft was, by all that was learnt."""
         rates = [
             self._position_rates[position] if kind == _UNKNOWN else self._confidence_rates[kind]
-            for position, kind in enumerate(kinds)
+            for kind, position in zip(kinds, positions, strict=True)
         ]
-        failed = 1 - rates[-1] if len(rates) > num_accepted else 1.0
-        return prod(rates[:num_accepted]) * failed
+        return prod(rate if right else 1 - rate for rate, right in zip(rates, outcomes, strict=True))
 
     def _forget(self, evidence: float) -> None:
         """Forget slowly; and at once what kinds learnt where it has come to mislead (Page's test, 1954)."""
@@ -137,7 +155,9 @@ class _Rates:
         return rates
 
 
-def _kind(confidence: float) -> int:
+def _kind(confidence: float | None) -> int:
     """The number of its octave, counted from the least."""
+    if confidence is None:
+        return _UNKNOWN
     log2_odds = log2(max(confidence, 1e-9) / max(1 - confidence, 1e-9))
     return max(0, min(_GREATEST - _LEAST, round(log2_odds) - _LEAST))

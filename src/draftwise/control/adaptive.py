@@ -92,7 +92,9 @@ class Adaptive:
             self._patience[drafter] = min(2 * self._patience[drafter], _PATIENCE) if failed else 1
             self._next_trial[drafter] = self._num_steps + self._patience[drafter]
             self._read[step.row, drafter] = limit.context_length
-            self.acceptance(step.row, drafter).observe(limit.confidences[:num_drafted], step.num_accepted)
+            self.acceptance(step.row, drafter).observe(
+                limit.known_of(num_drafted, step.parents), step.num_accepted, step.parents, step.path
+            )
         if step.num_fed == num_drafted + 1:  # no prompt was read
             drafted = None if drafter is None else (drafter, limit.paid)
             self.costs.observe(step.seconds, num_drafted + 1, drafted, limit.context_length)
@@ -130,17 +132,20 @@ class Reckoned:
         self.shared = shared
         self.drafter: int | None = None
         self.context_length = len(sequence.token_ids)
-        self.confidences: list[float | None] = []  # of the tokens allowed
         self.length = 0  # of the draft, so far
-        self.paid = 0  # tokens whose drafting is paid for, drawn or not
+        self.paid = 0  # depths whose drafting is paid for, drawn or not
         self.is_trial = False
         self.forgone = 0.0  # seconds that the best draft would have won over plain decoding
         self._controller = controller
         self._row = row
         self._room = min(sequence.room, MOST)
         self._budget = sequence.budget
-        # The probability that the first n tokens are drafted and accepted.
+        # Of the text, and of each token drafted or yet to come: how likely all of them up to it are accepted.
         self._survival = [1.0]
+        # Of the text, and of each token allowed.
+        self._depths = [0]
+        self._parents = [-1]
+        self._confidences: list[float | None] = [None]
         self._is_open = self._room > 0  # whether the drafter is yet to be chosen
 
     def choose(self, confidences: Rows[float | None]) -> int | None:
@@ -149,7 +154,7 @@ class Reckoned:
         losses: dict[int, float] = {}
         for drafter, confidence in enumerate(confidences):
             if confidence != 0 and self._room:
-                wins = list(self._wins(drafter, 0, self._survivals(drafter, 0, confidence)))
+                wins = list(self._wins(drafter, 0, 0, self._survivals(drafter, 0, confidence, -1, 0)))
                 reading = self._reading(drafter) if confidence is None else 0.0
                 # What is read now serves all steps to come: each pays by its share of the tokens left.
                 gains[drafter] = max(
@@ -165,37 +170,53 @@ class Reckoned:
             self.is_trial, self.drafter = True, trial
         self._is_open = False
         if self.drafter is not None:
-            self._survival[1:] = self._survivals(self.drafter, 0, confidences[self.drafter])
+            self._survival[1:] = self._survivals(self.drafter, 0, confidences[self.drafter], -1, 0)
         return self.drafter
 
-    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
+    def allows(self, num_drafted: int, confidence: float | None = None, parent: int | None = None) -> bool:
         if self.drafter is None:  # none is chosen yet
             return self._room > 0
-        survivals = self._survivals(self.drafter, num_drafted, confidence)
+        after, depth = (
+            (num_drafted - 1, num_drafted) if parent is None else (parent, self._depths[parent + 1])
+        )
+        if confidence is None and parent is not None and num_drafted:
+            return num_drafted < self._room and self._deepens(self.drafter, after, depth)
+        survivals = self._survivals(self.drafter, num_drafted, confidence, after, depth)
         settled = num_drafted == 0 and (confidence is None or self.is_trial)  # by the choice
         allowed = num_drafted < self._room and (
-            settled or any(win > 0 for win, _ in self._wins(self.drafter, num_drafted, survivals))
+            settled or any(win > 0 for win, _ in self._wins(self.drafter, num_drafted, depth, survivals))
         )
         self.length = num_drafted + allowed
         self._survival[num_drafted + 1 :] = survivals if allowed else []
         if allowed:
-            self.paid = max(self.paid, num_drafted + 1)
-            self.confidences[num_drafted:] = [confidence]
+            self.paid = max(self.paid, depth + 1)
+            self._depths[num_drafted + 1 :] = [depth + 1]
+            self._parents[num_drafted + 1 :] = [after]
+            self._confidences[num_drafted + 1 :] = [confidence]
         return allowed
+
+    def known_of(self, num_drafted: int, parents: Rows[int] | None) -> list[float | None]:
+        """The confidences of a draft's tokens; all None of a tree that is not the one that was allowed."""
+        if parents is None or list(parents) == self._parents[1 : num_drafted + 1]:
+            return self._confidences[1 : num_drafted + 1]
+        return [None] * num_drafted
 
     def seconds(self, num_drafted: int) -> float:
         """Predicted seconds of the step, after a draft of `num_drafted` tokens: the row's share of them."""
-        verify = self.shared.verify[self.shared.longest(self, num_drafted) + 1] / self.shared.num_rows
-        return self.shared.draft_share * self._draft(self.drafter)[self.paid] + verify
+        return self.shared.draft_share * self._draft(self.drafter)[self.paid] + self._verification(
+            num_drafted
+        )
 
-    def _wins(self, drafter: int, num_drafted: int, survivals: Rows[float]) -> Iterator[tuple[float, float]]:
+    def _wins(
+        self, drafter: int, num_drafted: int, depth: int, survivals: Rows[float]
+    ) -> Iterator[tuple[float, float]]:
         """Seconds won by one token more than `num_drafted`, by two, and so on, over a draft that ends.
 
-        With each the tokens that are expected of them.
+        With each the tokens that are expected of them. They follow one another below a token at `depth`.
         """
         draft, verify, paid = self._draft(drafter), self.shared.verify, self.paid
         draft_share, rate = self.shared.draft_share, self.shared.rate
-        drafted = draft_share * draft[max(num_drafted, paid)]
+        drafted = draft_share * draft[max(depth, paid)]
         longest, others = self.shared.longest(self, num_drafted), self.shared.besides(self)
         alike = 1 + sum(other._is_open for other in others)  # what is not known of a row is as of this one
         # A row that did not come as far as this one has ended its draft.
@@ -203,24 +224,50 @@ class Reckoned:
         tokens = beyond = together = 0.0
         for length, survival in enumerate(survivals, num_drafted + 1):
             tokens += survival
-            cost = draft_share * draft[max(length, paid)] - drafted
+            cost = draft_share * draft[max(depth + length - num_drafted, paid)] - drafted
             if length > longest:
                 beyond += survival
                 together += survival * alike + sum(each[length] for each in going if length < len(each))
                 cost += (verify[length + 1] - verify[longest + 1]) * (beyond / together if together else 1.0)
             yield tokens / rate - cost, tokens
 
-    def _survivals(self, drafter: int, num_drafted: int, confidence: float | None) -> list[float]:
-        """The probabilities that the next token, the next two and so on are accepted, and all before them."""
-        ahead = self._ahead(drafter, num_drafted, confidence)[: self._room - num_drafted]
-        return list(accumulate(ahead, mul, initial=self._survival[num_drafted]))[1:]
+    def _deepens(self, drafter: int, parent: int, depth: int) -> bool:
+        """Whether it pays to work for another depth of a tree: below each token as deep as `parent`."""
+        draft, drafted = self._draft(drafter), self._survival[1 : len(self._depths)]
+        probability = self._ahead(drafter, None, parent, depth)[0]
+        level = (each for each, at in zip(self._survival, self._depths, strict=False) if at == depth)
+        cost = self.shared.draft_share * (draft[max(depth + 1, self.paid)] - draft[self.paid])
+        deepens = self._worth([*drafted, *(each * probability for each in level)]) - cost > self._worth(
+            drafted
+        )
+        self.paid = max(self.paid, depth + deepens)
+        return deepens
 
-    def _ahead(self, drafter: int, num_drafted: int, confidence: float | None) -> Rows[float]:
+    def _worth(self, survivals: Rows[float]) -> float:
+        """Seconds, but for drafting, that are won by those of the tokens that are worth verifying."""
+        likeliest = sorted(survivals, reverse=True)[: self._room]
+        return max(
+            tokens / self.shared.rate - self._verification(length)
+            for length, tokens in enumerate(accumulate(likeliest, initial=0.0))
+        )
+
+    def _verification(self, num_drafted: int) -> float:
+        """Seconds of the pass, the row's share of them."""
+        return self.shared.verify[self.shared.longest(self, num_drafted) + 1] / self.shared.num_rows
+
+    def _survivals(
+        self, drafter: int, num_drafted: int, confidence: float | None, parent: int, depth: int
+    ) -> list[float]:
+        """How likely the next token, and each that follows it, is accepted with all before it."""
+        ahead = self._ahead(drafter, confidence, parent, depth)[: self._room - num_drafted]
+        return list(accumulate(ahead, mul, initial=self._survival[parent + 1]))[1:]
+
+    def _ahead(self, drafter: int, confidence: float | None, parent: int, depth: int) -> Rows[float]:
         """The probabilities of the next token and those after it, each given that all before are accepted."""
         acceptance = self._controller.acceptance(self._row, drafter)
-        if confidence is None and num_drafted and (before := self.confidences[num_drafted - 1]) is not None:
-            return acceptance.ahead(num_drafted - 1, before)[1:]
-        return acceptance.ahead(num_drafted, confidence)
+        if confidence is None and depth and (before := self._confidences[parent + 1]) is not None:
+            return acceptance.ahead(depth - 1, before)[1:]
+        return acceptance.ahead(depth, confidence)
 
     def _draft(self, drafter: int | None) -> Rows[float]:
         return self._controller.costs.draft(drafter, self.context_length)

@@ -23,11 +23,13 @@ class Limit(Protocol):
         """
         ...
 
-    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
+    def allows(self, num_drafted: int, confidence: float | None = None, parent: int | None = None) -> bool:
         """Whether to draft one more token after `num_drafted`.
 
-        A drafter that works for its confidence asks twice: without it before the work, and with it before the
-        token is drawn.
+        `parent`: in a tree, the index of the token that it is to follow, -1 being the text; None is a chain,
+        where it follows the last. Its confidence is that of being accepted where its parent is. A drafter
+        that works for its confidence asks twice: without it before the work, and with it before the token is
+        drawn. A tree of tokens that are not drawn may be asked for anew, from its first token on.
         """
         ...
 
@@ -41,7 +43,7 @@ class UpTo:
     def choose(self, confidences: Rows[float | None]) -> int | None:
         return next((index for index, confidence in enumerate(confidences) if confidence != 0), None)
 
-    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
+    def allows(self, num_drafted: int, confidence: float | None = None, parent: int | None = None) -> bool:
         return num_drafted < self.num_draft_tokens
 
 

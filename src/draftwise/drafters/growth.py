@@ -132,14 +132,17 @@ class StaticTree:
         children = Draft((0,) * len(self.parents), None, self.parents).children()
         level = [(ROOT, ROOT)]  # nodes of the shape, and of the tree
         depth = 0
-        while (level := [pair for pair in level if children[pair[0] + 1]]) and limit.allows(len(tree)):
+        while level := [pair for pair in level if children[pair[0] + 1]]:
+            if not limit.allows(len(tree), None, level[0][1]):
+                break
             aheads = yield [node for _, node in level]
             below: list[tuple[int, int]] = []
             for (place, node), ahead in zip(level, aheads, strict=False):
+                left = 1.0  # the probability that none of the siblings so far is right
                 for child in children[place + 1]:
                     if not ahead.any():  # all that could follow is guessed
                         break
-                    if not limit.allows(len(tree), float(ahead.max())):
+                    if not limit.allows(len(tree), left * float(ahead.max()), node):
                         return tree.draft()
                     if tree.randomness:
                         token_id = tree.randomness.ahead(depth).sample(ahead)
@@ -147,6 +150,7 @@ class StaticTree:
                     else:
                         token_id = int(ahead.argmax())
                         below.append((child, tree.add(node, token_id)))
+                    left *= 1 - float(ahead[token_id])
                     ahead = _without(token_id, ahead)
             level = below
             depth += 1
@@ -179,33 +183,38 @@ class DynamicTree:
 
     def grow(self, tree: Tree, limit: Limit) -> Growth:
         likelihood = {ROOT: 1.0}
-        level, ranking = [ROOT], list[int]()
-        for _ in range(min(self.depth, self.num_draft_tokens)):
+        level, kept, place = [ROOT], Tree(), {ROOT: ROOT}
+        for _ in range(self.depth):
+            # What follows a guess is no likelier: in the draft it comes after it.
+            above = place[level[0]] if level else self.num_draft_tokens
+            if above + 1 >= self.num_draft_tokens or not limit.allows(above + 1, None, above):
+                break
             aheads = yield level
-            below: list[int] = []
+            below: set[int] = set()
             for node, ahead in zip(level, aheads, strict=False):
                 for token_id in likeliest(ahead, self.width, above=0):
                     likely = likelihood[node] * float(ahead[token_id])
                     if likely > 0:
-                        below.append(tree.add(node, token_id))
-                        likelihood[below[-1]] = likely
+                        below.add(tree.add(node, token_id))
+                        likelihood[len(tree) - 1] = likely
             ranking = sorted(range(len(tree)), key=lambda node: -likelihood[node])[: self.num_draft_tokens]
-            # What follows a path is no likelier than the path, so it comes from those that are in the draft.
-            level = [node for node in ranking if node in set(below)][: self.width]
-            if not level:
-                break
-        return _allowed(tree, ranking, likelihood, limit)
+            kept, place = _allowed(tree, ranking, likelihood, limit)
+            # Nor does anything follow, in the draft, what is not in it.
+            level = [node for node in place if node in below][: self.width]
+        return kept.draft()
 
 
-def _allowed(tree: Tree, ranking: Sequence[int], likelihood: dict[int, float], limit: Limit) -> Draft:
-    """The likeliest guesses, as far as the limit allows; a parent is never less likely than its children."""
-    index = {ROOT: ROOT}
-    kept = Tree()
-    reach = 1.0
+def _allowed(
+    tree: Tree, ranking: Sequence[int], likelihood: dict[int, float], limit: Limit
+) -> tuple[Tree, dict[int, int]]:
+    """The likeliest guesses, as far as the limit allows, and where each of them is in that tree.
+
+    A parent is never less likely than its children.
+    """
+    kept, place = Tree(), {ROOT: ROOT}
     for node in ranking:
-        # The limit takes the product of confidences for what the token adds to the accepted ones.
-        if not limit.allows(len(kept), min(1.0, likelihood[node] / reach)):
+        parent = tree.parents[node]
+        if not limit.allows(len(kept), min(1.0, likelihood[node] / likelihood[parent]), place[parent]):
             break
-        reach = likelihood[node]
-        index[node] = kept.add(index[tree.parents[node]], tree.token_ids[node])
-    return kept.draft()
+        place[node] = kept.add(place[parent], tree.token_ids[node])
+    return kept, place

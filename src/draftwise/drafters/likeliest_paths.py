@@ -20,24 +20,23 @@ def likeliest_paths(
     branching: int,
     limit: Limit,
 ) -> Draft:
-    """Add the likeliest guess that there is, one after another, as far as the limit allows.
+    """Add the guess on the likeliest path that there is, one after another, until the limit refuses one.
 
     `following`: from a place and its depth the guesses that come next, at most `branching` of them, each with
     how likely it is and the place after it.
     """
-    tree, reach, order = Tree(), 1.0, count()
-    waiting: list[tuple[float, int, int, int, int, Place]] = []
+    tree, order = Tree(), count()
+    waiting: list[tuple[float, int, float, int, int, int, Place]] = []
 
     def look(likelihood: float, node: int, depth: int, place: Place) -> None:
         for likely, token_id, after in following(place, depth):
-            heappush(waiting, (-likelihood * likely, next(order), node, depth + 1, token_id, after))
+            heappush(waiting, (-likelihood * likely, next(order), likely, node, depth + 1, token_id, after))
 
     look(1.0, ROOT, 0, place)
     while waiting:
-        likelihood, _, parent, depth, token_id, place = heappop(waiting)
-        if not limit.allows(len(tree), min(1.0, -likelihood / reach)):
+        likelihood, _, likely, parent, depth, token_id, place = heappop(waiting)
+        if not limit.allows(len(tree), likely, parent):
             break
-        reach = -likelihood
         look(-likelihood, tree.add(parent, token_id), depth, place)
     return tree.draft() if branching > 1 else Draft(tuple(tree.token_ids))
 

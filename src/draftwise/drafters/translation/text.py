@@ -98,7 +98,7 @@ class _One(Limit):
     def choose(self, confidences: Sequence[float | None]) -> int | None:
         return UpTo(1).choose(confidences)
 
-    def allows(self, num_drafted: int, confidence: float | None = None) -> bool:
+    def allows(self, num_drafted: int, confidence: float | None = None, parent: int | None = None) -> bool:
         self.confidence = self.confidence if confidence is None else confidence
         return UpTo(1).allows(num_drafted)
 
