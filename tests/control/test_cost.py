@@ -61,5 +61,5 @@ def test_rows_pass_together_for_what_their_positions_take() -> None:
     assert costs.verify(100, 4)[1:4] == [12.0, 16.0, 20.0]
     assert costs.verify(100, 4)[8] == costs.verify(100, 4)[10] == 40.0
     assert costs.verify(100)[1:4] == [9.0, 10.0, 11.0]
-    assert costs.draft_share(1) == 1.0
-    assert costs.draft_share(4) == 12.0 / (4 * 9.0)
+    assert costs.draft_share(0, 1) == 1.0
+    assert costs.draft_share(0, 4) == 12.0 / (4 * 9.0)

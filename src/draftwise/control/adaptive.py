@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Rows
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from operator import mul
 
 from draftwise.control.acceptance import MOST, Acceptance
@@ -112,17 +112,11 @@ class Pass:
         longest = max(len(sequence.token_ids) for sequence in rows.values())
         self.verify = controller.costs.verify(longest, self.num_rows)  # by the width of each
         self.plain = self.verify[1] / self.num_rows  # seconds of each row's share without drafts
-        self.draft_share = controller.costs.draft_share(self.num_rows)
+        self.draft_share = controller.costs.draft_share(longest, self.num_rows)
         self.rate = controller.rate(self.plain)
         self.limits = {row: Reckoned(controller, self, row, sequence) for row, sequence in rows.items()}
-
-    def besides(self, limit: "Reckoned") -> list["Reckoned"]:
-        """The limits of the other rows."""
-        return [other for other in self.limits.values() if other is not limit]
-
-    def longest(self, limit: "Reckoned", num_drafted: int) -> int:
-        """Tokens of the longest draft so far, where that of `limit` has `num_drafted`."""
-        return max(num_drafted, max((other.length for other in self.besides(limit)), default=0))
+        for limit in self.limits.values():
+            limit.others = [other for other in self.limits.values() if other is not limit]
 
 
 class Reckoned:
@@ -130,6 +124,7 @@ class Reckoned:
 
     def __init__(self, controller: Adaptive, shared: Pass, row: int, sequence: Sequence) -> None:
         self.shared = shared
+        self.others: Rows[Reckoned] = ()  # the limits of the other rows
         self.drafter: int | None = None
         self.context_length = len(sequence.token_ids)
         self.length = 0  # of the draft, so far
@@ -216,20 +211,25 @@ class Reckoned:
         """
         draft, verify, paid = self._draft(drafter), self.shared.verify, self.paid
         draft_share, rate = self.shared.draft_share, self.shared.rate
-        drafted = draft_share * draft[max(depth, paid)]
-        longest, others = self.shared.longest(self, num_drafted), self.shared.besides(self)
-        alike = 1 + sum(other._is_open for other in others)  # what is not known of a row is as of this one
+        longest = self._longest(num_drafted)
+        drafted, verified = draft[max(depth, paid)], verify[longest + 1]
+        # What is not known of a row is as of this one.
+        alike = 1 + sum([other._is_open for other in self.others])
         # A row that did not come as far as this one has ended its draft.
-        going = [other._survival for other in others if not 0 < other.length < num_drafted]
+        going = [other._survival for other in self.others if not 0 < other.length < num_drafted]
+        elsewhere = [sum(each) for each in zip_longest(*going, fillvalue=0.0)]
         tokens = beyond = together = 0.0
-        for length, survival in enumerate(survivals, num_drafted + 1):
+        for ahead, survival in enumerate(survivals, 1):
             tokens += survival
-            cost = draft_share * draft[max(depth + length - num_drafted, paid)] - drafted
+            win = tokens / rate
+            if depth + ahead > paid:
+                win -= draft_share * (draft[depth + ahead] - drafted)
+            length = num_drafted + ahead
             if length > longest:
                 beyond += survival
-                together += survival * alike + sum(each[length] for each in going if length < len(each))
-                cost += (verify[length + 1] - verify[longest + 1]) * (beyond / together if together else 1.0)
-            yield tokens / rate - cost, tokens
+                together += survival * alike + (elsewhere[length] if length < len(elsewhere) else 0.0)
+                win -= (verify[length + 1] - verified) * (beyond / together if together else 1.0)
+            yield win, tokens
 
     def _deepens(self, drafter: int, parent: int, depth: int) -> bool:
         """Whether it pays to work for another depth of a tree: below each token as deep as `parent`."""
@@ -253,7 +253,11 @@ class Reckoned:
 
     def _verification(self, num_drafted: int) -> float:
         """Seconds of the pass, the row's share of them."""
-        return self.shared.verify[self.shared.longest(self, num_drafted) + 1] / self.shared.num_rows
+        return self.shared.verify[self._longest(num_drafted) + 1] / self.shared.num_rows
+
+    def _longest(self, num_drafted: int) -> int:
+        """Tokens of the longest draft so far, where this row's has `num_drafted`."""
+        return max([num_drafted, *[other.length for other in self.others]])
 
     def _survivals(
         self, drafter: int, num_drafted: int, confidence: float | None, parent: int, depth: int

@@ -93,9 +93,9 @@ class CostModel:
         """Seconds that a drafter takes for n tokens; None is no drafter, and takes none."""
         return (0.0,) if drafter is None else self._drafts[drafter].seconds(context_length)
 
-    def draft_share(self, num_rows: int) -> float:
+    def draft_share(self, context_length: int, num_rows: int) -> float:
         """The part of a draft's seconds that is due to each of the rows that draft together."""
-        return self.verify(0, num_rows)[1] / (num_rows * self.verify(0)[1])
+        return self.verify(context_length, num_rows)[1] / (num_rows * self.verify(context_length)[1])
 
     def read(self, drafter: int, num_tokens: int, context_length: int) -> float:
         """Seconds for a draft model to read tokens that it missed: its passes widen as the target's do."""
