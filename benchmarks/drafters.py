@@ -1,7 +1,7 @@
 """Every drafter: tokens a pass, its cost and the speed. Prints one JSON object.
 
     python benchmarks/drafters.py --data FOLDER --model MODEL [--engine torch] [--families summarization,qa]
-        [--draft-model SMALLER] [--drafters lookup,suffix] [--prompts 3] [--max-new-tokens 128]
+        [--draft-model SMALLER] [--drafters lookup,suffix] [--auto] [--prompts 3] [--max-new-tokens 128]
     python benchmarks/drafters.py --data FOLDER --model MODEL --long [--context 32000]
 
 The first form decodes the prompts of each family greedily; `self-*` drafters need the torch engine, and
@@ -107,7 +107,8 @@ def by_family(options: argparse.Namespace) -> dict[str, Any]:
         draft_model = load(options.draft_model, engine=options.engine, threads=options.threads)
         drafters |= {name: DRAFTING[name](model, draft_model) for name in names if name in DRAFTING}
     families = {}
-    generate(model, [1, 2, 3], max_new_tokens=8)  # what happens only once happens here
+    for drafter in drafters.values():  # what happens only once happens here
+        generate(model, [1, 2, 3], drafter=drafter, max_new_tokens=8)
     for family in options.families.split(","):
         made: dict[str, list[Any]] = {name: [] for name in names}
         for number, prompt in enumerate(family_prompts(options.data, family, options.prompts)):
@@ -119,7 +120,7 @@ def by_family(options: argparse.Namespace) -> dict[str, Any]:
                         prompt,
                         drafter=drafter,
                         max_new_tokens=options.max_new_tokens,
-                        num_draft_tokens=drafter.default_num_draft_tokens,
+                        num_draft_tokens="auto" if options.auto else drafter.default_num_draft_tokens,
                     )
                 )
         families[family] = {name: figures(generations) for name, generations in made.items()}
@@ -226,6 +227,9 @@ def main() -> None:
     parser.add_argument("--families", default=",".join(FAMILIES))
     parser.add_argument("--drafters", help=f"some of {', '.join([*ALL, *DRAFTING])}")
     parser.add_argument("--draft-model")
+    parser.add_argument(
+        "--auto", action="store_true", help="as many tokens as pay; the default is each's own"
+    )
     parser.add_argument("--prompts", type=int, default=3)
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--threads", type=int)
