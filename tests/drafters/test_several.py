@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import pytest
 
 from draftwise.control.base import UpTo
+from draftwise.decoding import generate
 from draftwise.drafters.base import DraftState
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.prompt_lookup import PromptLookup
+from draftwise.drafters.recycling import TokenRecycling
 from draftwise.drafters.several import Several
 from draftwise.errors import TokenizerMismatchError
 from draftwise.models.base import LanguageModel
@@ -53,6 +55,15 @@ def test_the_first_with_a_guess_drafts() -> None:
     assert Several([NoDrafter()]).open(TARGET, 1, 100).propose([NEW], [UpTo(2)], [Sampler(SAMPLED)], []) == [
         Draft()
     ]
+
+
+def test_one_choice_is_made_among_all_that_are_within() -> None:
+    lookup, recycling = PromptLookup(), TokenRecycling()
+    assert Several([Several([lookup, recycling]), MODEL]).drafters == (lookup, recycling, MODEL)
+    target = TabularModel.random(4, order=2, seed=2)
+    nested = generate(target, REPEATING, drafter=Several([lookup, recycling]), max_new_tokens=40, seed=0)
+    flat = generate(target, REPEATING, drafter=[lookup, recycling], max_new_tokens=40, seed=0)
+    assert nested.token_ids == flat.token_ids == generate(target, REPEATING, max_new_tokens=40).token_ids
 
 
 def test_each_row_has_its_own() -> None:

@@ -1,6 +1,7 @@
 """Several drafters at once: at each step, and for each row, the limit chooses which of them drafts."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from draftwise.control.base import Limit, UpTo
 from draftwise.drafters.base import Drafter, DraftState, refuse_no_drafter
@@ -11,12 +12,16 @@ from draftwise.types import Draft, Source, Step
 
 
 class Several:
-    """Takes each draft from one of its drafters; give those that cost least first."""
+    """Takes each draft from one of its drafters; give those that cost least first.
+
+    Several within are as if their drafters were given, so that one choice is made among all.
+    """
 
     def __init__(self, drafters: Sequence[Drafter]) -> None:
         for drafter in drafters:
             refuse_no_drafter(drafter)
-        self.drafters = tuple(drafters)
+        within = [each.drafters if isinstance(each, Several) else (each,) for each in drafters]
+        self.drafters: tuple[Drafter, ...] = tuple(chain.from_iterable(within))
         self.name = " + ".join(drafter.name for drafter in drafters)
         self.default_num_draft_tokens = max(
             (drafter.default_num_draft_tokens for drafter in drafters), default=0
