@@ -9,6 +9,7 @@ import pytest
 
 from draftwise.auditing.audit import PROMPTS, Audit, Finding, audit
 from draftwise.auditing.report import sentences
+from draftwise.auditing.samples import MIN_SAMPLES
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.growth import StaticTree
@@ -239,6 +240,15 @@ def test_a_drafter_that_never_guesses_shows_nothing() -> None:
     made = audited(NoDrafter(), num_samples=40)
     assert made.finding is Finding.EXACT
     assert "No token was drafted in them" in "\n".join(sentences(made))
+
+
+def test_samples_too_few_to_compare_are_said_to_show_nothing() -> None:
+    said = "so they say nothing: draw more of them."
+    few = audited(num_samples=2 * (MIN_SAMPLES - 1))  # in turns over two prompts
+    assert few.joint
+    assert few.joint.texts == 0
+    assert f"No beginning came {MIN_SAMPLES} times, {said}" in "\n".join(sentences(few))
+    assert said not in "\n".join(sentences(audited(num_samples=2 * MIN_SAMPLES)))
 
 
 def test_reports_name_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

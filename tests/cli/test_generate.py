@@ -146,7 +146,7 @@ def test_every_drafter_gives_the_targets_text(
     if drafter == "ngram":
         written = run("ngram", text, "--target", llama, "--order", 4, "--out", counted)
         assert (written.code, written.err) == (0, "")
-        assert "4-grams of 1 file" in written.out
+        assert "4-grams of 1 file over" in written.out
     asked_for: dict[str, list[object]] = {
         "draft-model": ["--draft-model", other_llama],
         "text": ["--ngram", text],

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from draftwise.auditing.audit import Audit, Finding
 from draftwise.auditing.greedy import Parting
-from draftwise.auditing.samples import LEVEL
+from draftwise.auditing.samples import LEVEL, MIN_SAMPLES
 
 _VERDICTS = {
     Finding.EXACT: "exact: nothing tells speculative decoding of this pair from plain decoding.",
@@ -46,6 +46,8 @@ def sentences(audit: Audit) -> Iterator[str]:
         )
         if not joint.drafted:
             yield "           No token was drafted in them, so they say nothing: give other prompts."
+        elif not joint.texts:
+            yield f"           No beginning came {MIN_SAMPLES} times, so they say nothing: draw more of them."
     yield f"verdict    {_VERDICTS[audit.finding]}"
 
 

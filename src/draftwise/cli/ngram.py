@@ -21,4 +21,5 @@ def ngram(
 
     model = NgramModel.from_text_files(files, load_tokenizer(target), order)
     model.save(out)
-    print(f"wrote {out}: {order}-grams of {len(files)} files over {model.vocab_size} tokens")
+    counted = "1 file" if len(files) == 1 else f"{len(files)} files"
+    print(f"wrote {out}: {order}-grams of {counted} over {model.vocab_size} tokens")
