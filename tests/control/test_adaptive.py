@@ -130,6 +130,16 @@ def test_the_hopeless_costs_next_to_nothing(cost: float, curve: Callable[[int], 
     assert mean(rate(played) for played in runs(curve, guessers, 1000)) > 0.98 / curve(1)
 
 
+@every_curve
+@pytest.mark.parametrize("chance", [0.02, 0.1])
+def test_work_for_tokens_that_are_then_refused_is_not_done_again_and_again(
+    chance: float, curve: Callable[[int], float]
+) -> None:
+    """A drafter that knows how unsure it is, but only once it has worked for a token."""
+    honest = Guesser(0.2, lambda random: [chance] * LONGEST, lambda chance: chance)
+    assert mean(rate(played) for played in runs(curve, [honest], 1000)) > 0.98 / curve(1)
+
+
 def test_it_turns_on_again() -> None:
     curve = CURVES["linear"]
     for seed in SEEDS:

@@ -57,11 +57,14 @@ class Acceptance:
         num_accepted: int,
         parents: Rows[int] | None = None,
         path: Rows[int] | None = None,
+        refused: tuple[int, float] | None = None,
     ) -> None:
         """Learn from a verified draft, of whose tokens these confidences were known.
 
         `parents` and `path` are those of a `Step`. What follows the text or an accepted token was tried: each
-        for itself, given that token, was right or wrong.
+        for itself, given that token, was right or wrong. `refused`: the parent of a token that was not
+        drafted, once its confidence was known, and the probability that it would have been accepted. Of what
+        comes before a confidence is known, it tells as much as one that was.
         """
         accepted = range(num_accepted) if path is None else path
         position_after = {node: position for position, node in enumerate((-1, *accepted))}
@@ -86,6 +89,10 @@ class Acceptance:
                     self._after_confidence.observe(before, went_on, weight)
                 reached = position
             before = kind if right else before
+        if refused is not None and position_after.get(refused[0]) == num_accepted > reached:
+            self._by_position.observe(num_accepted, refused[1])
+            if before != _UNKNOWN:
+                self._after_confidence.observe(before, refused[1])
         self._estimate()
 
     def _learn_shift(self, kinds: Rows[int], outcomes: Rows[bool]) -> float:
@@ -134,7 +141,7 @@ class _Rates:
         self._accepted *= kept
         self._tried *= kept
 
-    def observe(self, kind: int, accepted: bool, weight: float = 1.0) -> None:
+    def observe(self, kind: int, accepted: float, weight: float = 1.0) -> None:
         self._accepted[kind] += weight * accepted
         self._tried[kind] += weight
 

@@ -93,7 +93,11 @@ class Adaptive:
             self._next_trial[drafter] = self._num_steps + self._patience[drafter]
             self._read[step.row, drafter] = limit.context_length
             self.acceptance(step.row, drafter).observe(
-                limit.known_of(num_drafted, step.parents), step.num_accepted, step.parents, step.path
+                limit.known_of(num_drafted, step.parents),
+                step.num_accepted,
+                step.parents,
+                step.path,
+                limit.refused,
             )
         if step.num_fed == num_drafted + 1:  # no prompt was read
             drafted = None if drafter is None else (drafter, limit.paid)
@@ -129,6 +133,7 @@ class Reckoned:
         self.context_length = len(sequence.token_ids)
         self.length = 0  # of the draft, so far
         self.paid = 0  # depths whose drafting is paid for, drawn or not
+        self.refused: tuple[int, float] | None = None  # the last token that was, as Acceptance learns of it
         self.is_trial = False
         self.forgone = 0.0  # seconds that the best draft would have won over plain decoding
         self._controller = controller
@@ -183,6 +188,9 @@ class Reckoned:
         )
         self.length = num_drafted + allowed
         self._survival[num_drafted + 1 :] = survivals if allowed else []
+        if confidence is not None and not allowed:
+            ahead = self._ahead(self.drafter, confidence, after, depth)
+            self.refused = after, ahead[0]
         if allowed:
             self.paid = max(self.paid, depth + 1)
             self._depths[num_drafted + 1 :] = [depth + 1]
