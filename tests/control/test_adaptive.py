@@ -7,6 +7,8 @@ from statistics import mean
 import numpy as np
 import pytest
 
+from draftwise.models.tabular import TabularModel
+from draftwise.request import Request
 from tests.control.simulated import CURVES, LONGEST, Guesser, Played, adaptive, best_rate, play, rate
 
 SEEDS = range(3)
@@ -155,3 +157,11 @@ def test_it_decides_alike_every_time() -> None:
     curve, guessers = CURVES["step"], [Guesser.constant(0.5, 0.1), Guesser.constant(0.6, 0.2)]
     once, again, other = (play(adaptive(curve, guessers), curve, guessers, 300, seed) for seed in (0, 0, 1))
     assert once == again != other
+
+
+def test_no_more_is_forced_than_there_is_room_for_where_no_drafter_pays() -> None:
+    """What a grammar forces needs no drafter, but a place in the text."""
+    controller = adaptive(lambda n: float(n), [Guesser.constant(0.0, 1.0)])
+    (limit,) = controller.limits([Request([1], max_new_tokens=4).sequence(TabularModel.random(3))])
+    assert limit.choose([None]) is None
+    assert [limit.allows(count, 1.0) for count in range(6)] == [True] * 3 + [False] * 3

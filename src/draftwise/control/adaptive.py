@@ -174,8 +174,8 @@ class Reckoned:
         return self.drafter
 
     def allows(self, num_drafted: int, confidence: float | None = None, parent: int | None = None) -> bool:
-        if self.drafter is None:  # none is chosen yet
-            return self._room > 0
+        if self.drafter is None:  # none is chosen, or not yet
+            return num_drafted < self._room
         after, depth = (
             (num_drafted - 1, num_drafted) if parent is None else (parent, self._depths[parent + 1])
         )
