@@ -81,6 +81,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "length": {"max_new_tokens": None, "max_length": 15, "min_length": 12, "eos_token_id": list(range(60))},
     "decay": {"exponential_decay_length_penalty": (4, 1.5), "eos_token_id": 7},
     "prefix": {"prefix_allowed_tokens_fn": lambda row, ids: list(range(int(ids[-1]) % 7, 97, 3))},
+    # As a trie that has no entry beyond an end.
+    "prefix up to the end": {
+        "eos_token_id": [30, 52],
+        "prefix_allowed_tokens_fn": lambda row, ids: [] if int(ids[-1]) in (30, 52) else list(range(97)),
+    },
     "watermark": {"watermarking_config": {"bias": 2.5, "seeding_scheme": "selfhash"}},
 }
 

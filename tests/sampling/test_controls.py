@@ -26,6 +26,8 @@ from transformers import (
 )
 
 from draftwise.decoding import generate
+from draftwise.drafters.growth import StaticTree
+from draftwise.drafters.tree import TreeDraftModel
 from draftwise.errors import ModelError, OptionError
 from draftwise.models.tabular import TabularModel
 from draftwise.sampling import Sampler, SamplingParams
@@ -275,3 +277,30 @@ assert not {"torch", "transformers", "llguidance"} & set(sys.modules)
 def test_a_minimum_beyond_the_maximum_is_refused() -> None:
     with pytest.raises(OptionError, match="min_new_tokens is 6 and max_new_tokens 5"):
         generate(MODEL, PROMPT, sampling=SamplingParams(min_new_tokens=6), max_new_tokens=5)
+
+
+def finite(tokens: TokenIds, logits: Logits) -> Logits:
+    """Has no answer beyond an end."""
+    assert not {2, 3} & {*tokens[1:].tolist()}
+    return logits
+
+
+@pytest.mark.parametrize("verification", ["matching", "token", "block"])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_nothing_is_asked_of_what_follows_an_end(sampled: bool, verification: str) -> None:
+    """Neither by the target nor by its drafters; a prompt may hold what ends an output."""
+    target = TabularModel.random(4, 1, seed=1, eos_token_ids=[3])
+    drafter = TreeDraftModel(target, StaticTree.branching(2, 2, 1), sampled=sampled)
+    sampling = SamplingParams(1.0, processors=[finite])
+    for seed in range(20):
+        generation = generate(
+            target,
+            [3],
+            drafter=drafter,
+            num_draft_tokens=None,
+            sampling=sampling,
+            stop_token_ids=[2],
+            verification=verification,
+            seed=seed,
+        )
+        assert generation.token_ids[-1] in (2, 3)

@@ -25,7 +25,8 @@ class Sampler:
     `controls` see `token_ids`, all the text so far, and change the logits `[vocab_size]` in their order;
     temperature and filters follow. They are the same functions at every position of a draft, so that no
     control can tell a draft from text, and none has to go back after a rejection. Without controls the text
-    makes no difference, and is not kept.
+    makes no difference, and is not kept. Guesses that follow a token which ends the text are never emitted,
+    and no control is asked about them: plain decoding would not, and it may have no answer.
     """
 
     params: SamplingParams
@@ -33,6 +34,8 @@ class Sampler:
     vocab_size: int = 0  # the target's, which controls count on
     grammar: "GrammarControl | None" = None  # one of the controls
     token_ids: TokenIds = field(default_factory=lambda: np.empty(0, np.int64))
+    end_token_ids: frozenset[int] = frozenset()  # what ends the text
+    has_ended: bool = False
 
     @classmethod
     def start(
@@ -45,21 +48,28 @@ class Sampler:
     ) -> "Sampler":
         """How the token after a prompt is drawn; raises OptionError for what the target cannot follow.
 
-        `eos_token_ids`, `stop_token_ids`: what ends the sequence; None takes the target's eos.
+        `eos_token_ids`, `stop_token_ids`: what ends the sequence; None takes the target's eos, for a text
+        that may go on after it.
         """
+        ends = frozenset((*(eos_token_ids or ()), *stop_token_ids))
         eos_token_ids = target.eos_token_ids if eos_token_ids is None else eos_token_ids
         controls = list(controls_of(params, len(prompt), target, eos_token_ids, stop_token_ids))
         grammar = None
         if params.grammar:
             grammar = params.grammar.control(len(prompt), target, eos_token_ids)
             controls.append(grammar)
-        return cls(params, tuple(controls), target.vocab_size, grammar).after(prompt)
+        begun = cls(params, tuple(controls), target.vocab_size, grammar).after(prompt)
+        return replace(begun, end_token_ids=ends)
 
     def after(self, token_ids: Sequence[int]) -> "Sampler":
         """How the token is drawn that follows this text and `token_ids`."""
         if not (self.controls and token_ids):
             return self
-        return replace(self, token_ids=np.concatenate([self.token_ids, np.array(token_ids, np.int64)]))
+        return replace(
+            self,
+            token_ids=np.concatenate([self.token_ids, np.array(token_ids, np.int64)]),
+            has_ended=self.has_ended or not self.end_token_ids.isdisjoint(token_ids),
+        )
 
     def fit(self, draft: Draft, allows: Callable[[int, float], bool]) -> Draft:
         """A deterministic draft without guesses that the grammar forbids, and with those that it forces.
@@ -91,7 +101,7 @@ class Sampler:
             return logits
         changed = np.full(self.vocab_size, -np.inf, logits.dtype)
         changed[: len(logits)] = logits
-        for control in self.controls:
+        for control in () if self.has_ended else self.controls:
             changed = control(self.token_ids, changed)
         return changed
 

@@ -64,7 +64,10 @@ class Row:
             self.ids[len(self._place.padding) :].tolist(),
             sampling=sampling_of(self._asked, self._place),
             max_new_tokens=config.max_length - len(self.ids),
-            ignore_eos=True,  # which is one of the criteria
+            ignore_eos=True,  # the model's; what ends this text is among the criteria
+            stop_token_ids=[
+                token_id for token_id in self._asked.end_token_ids if 0 <= token_id < target.vocab_size
+            ],
             # Whoever seeds torch repeats the output.
             seed=int(torch.randint(2**62, ())) if config.do_sample else None,
         ).sequence(target)

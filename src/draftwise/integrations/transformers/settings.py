@@ -76,6 +76,12 @@ class Asked:
     criteria: StoppingCriteriaList
     config: GenerationConfig
 
+    @property
+    def end_token_ids(self) -> list[int]:
+        """Eos, if any, which one of the criteria ends at."""
+        eos = self.config._eos_token_tensor
+        return [] if eos is None else eos.tolist()
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
