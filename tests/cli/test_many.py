@@ -50,7 +50,7 @@ def test_each_line_is_answered_as_alone(batch_size: int, run: Run, llama: Path, 
     assert all(len(token["top"]) == 2 for token in found[4]["samples"][0]["logprobs"])
 
 
-@pytest.mark.parametrize("num_bytes", [0, 40, None])
+@pytest.mark.parametrize("num_bytes", [0, 5, 40, None])
 def test_what_was_cut_off_goes_on_where_it_stopped(
     num_bytes: int | None, run: Run, llama: Path, prompts: Path, tmp_path: Path
 ) -> None:
@@ -67,9 +67,20 @@ def test_what_was_cut_off_goes_on_where_it_stopped(
     again = out.read_bytes()
     assert run(*command).code == 0
     assert out.read_bytes() == again
-    other = run(*command, "--temperature", 0.5)
-    assert other.code == 2
-    assert "holds answers to other prompts or options" in other.err
+    for options in (["--temperature", 0.5], ["--dtype", "float64"]):
+        other = run(*command, *options)
+        assert other.code == 2
+        assert "holds something other than answers to these prompts with these options" in other.err
+
+
+@pytest.mark.parametrize("content", ["a note", "a note\n", "a note\nand its end", "[" * 100_000 + "\n"])
+def test_a_file_of_something_else_stays_as_it_is(
+    content: str, run: Run, llama: Path, prompts: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text(content)
+    assert run("generate", "--target", llama, *OPTIONS, "--prompts", prompts, "--out", out).code == 2
+    assert out.read_text() == content
 
 
 def test_samples_of_one_prompt(run: Run, llama: Path) -> None:
@@ -97,6 +108,7 @@ def test_logprobs_in_json(run: Run, llama: Path) -> None:
     ("line", "message"),
     [
         ("{", "this is not JSON"),
+        ("[" * 100_000, "this is not JSON"),
         ('{"text": "a"}', "this is no object with either a prompt or messages"),
         ('{"prompt": "a", "messages": []}', "this is no object with either"),
         ('{"prompt": "a", "temprature": 1}', "'temprature' is no option"),

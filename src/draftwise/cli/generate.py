@@ -217,7 +217,9 @@ def generate(
     )
     requests = [asked] if prompts is None else read_requests(prompts, asked)
     answers = (
-        Texts() if prompts is None and not as_json else Answers(out, requests, target, chat, num_samples)
+        Texts()
+        if prompts is None and not as_json
+        else Answers(out, requests, target, chat, num_samples, engine, dtype)
     )
 
     load_model = Loader(engine_for(engine, [wanted]), dtype, device, threads, trust_remote_code)

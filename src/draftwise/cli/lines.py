@@ -70,7 +70,7 @@ class Line(Request):
 def _request(where: str, line: str, options: Request) -> Line:
     try:
         given = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PromptError(f"this is not JSON ({error}); write one object a line.") from None
     if not isinstance(given, dict) or ("prompt" in given) == ("messages" in given):
         raise PromptError("this is no object with either a prompt or messages; give one of them.")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from draftwise.request import Request
     from draftwise.types import Generation
 
+_BEGINNING = b'{"index": '  # of each line
+
 
 class Answers:
     """The lines that are written for prompts, to a file that can be taken up again or to standard output."""
@@ -38,25 +40,28 @@ class Answers:
             with open(file, "a+b") as opened:
                 opened.seek(0)
                 content = opened.read()
-                whole = content[: content.rfind(b"\n") + 1]
-                opened.truncate(len(whole))
+                *whole, cut_off = content.split(b"\n")
+                finished = {self._answered(line) for line in whole}
+                if None in finished or not (cut_off.startswith(_BEGINNING) or _BEGINNING.startswith(cut_off)):
+                    raise OptionError(
+                        f"{file} holds something other than answers to these prompts with these options; "
+                        "give another path or remove it."
+                    )
+                opened.truncate(len(content) - len(cut_off))
         except OSError as error:
             raise OptionError(
                 f"{file} cannot be written ({error.strerror}); give --out another path."
             ) from None
-        finished = set()
-        for line in whole.splitlines():
-            try:
-                answer = json.loads(line)
-                known = self._digests[answer["index"]] == answer["request"]
-            except (ValueError, KeyError, TypeError, IndexError):
-                known = False
-            if not known:
-                raise OptionError(
-                    f"{file} holds answers to other prompts or options; give another path or remove it."
-                )
-            finished.add(answer["index"])
-        return finished
+        return {index for index in finished if index is not None}
+
+    def _answered(self, line: bytes) -> int | None:
+        """The number of the prompt that a line answers, None for any other line."""
+        try:
+            answer = json.loads(line)
+            index: int = answer["index"]
+            return index if self._digests[index] == answer["request"] else None
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+            return None
 
     def add(self, index: int, generations: "Sequence[Generation]") -> None:
         """Write the line of one prompt, whole."""
