@@ -375,6 +375,11 @@ REFUSED: dict[str, tuple[type[DraftwiseError], str, Callable[[Batch], object]]] 
         "max_rows is 0",
         lambda batch: generate_batch(TARGET, [[1]], max_rows=0),
     ),
+    "a class of controllers": (
+        OptionError,
+        'num_draft_tokens is <class .*Fixed\'>; give "auto" or a number',
+        lambda batch: Batch(TARGET, 1, 50, drafter=PromptLookup(), num_draft_tokens=Fixed),  # type: ignore[arg-type]
+    ),
 }
 
 
@@ -396,6 +401,9 @@ def test_a_sequence_under_way_takes_no_second_row() -> None:
         with pytest.raises(OptionError, match="generated once, in one row"):
             batch.add(sequence)
         assert batch.free_rows == (1,)
+        batch.remove(0)
+        with pytest.raises(OptionError, match="generated once, in one row"):
+            batch.add(sequence)
 
 
 def test_a_batch_steps_inside_its_context_alone() -> None:

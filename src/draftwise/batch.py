@@ -51,7 +51,7 @@ class Batch:
         yes_or_no("width_invariant", width_invariant)
         asked = drafter if isinstance(drafter, Tokens) and not isinstance(drafter, str) else [drafter]
         several = Several([each for each in asked if not isinstance(each, NoDrafter | None)])
-        if isinstance(num_draft_tokens, str) and num_draft_tokens != "auto":
+        if isinstance(num_draft_tokens, str | type) and num_draft_tokens != "auto":
             raise OptionError(f'num_draft_tokens is {num_draft_tokens!r}; give "auto" or a number.')
         if num_draft_tokens is None or (isinstance(num_draft_tokens, str) and not several.drafters):
             num_draft_tokens = several.default_num_draft_tokens
@@ -125,7 +125,7 @@ class Batch:
                 f"{len(self._rows)}; wait until others are finished, or open it with more rows."
             )
         new = {*sequences} - {*self._rows}
-        if len(new) < len(sequences) or any(sequence.finish_reason for sequence in new):
+        if len(new) < len(sequences) or not all(sequence.is_new for sequence in new):
             raise OptionError(
                 "a sequence is generated once, in one row; make another one for each row from its Request."
             )

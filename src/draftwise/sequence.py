@@ -83,6 +83,11 @@ class Sequence:
         return self.num_prompt_tokens + self.stop.max_new_tokens
 
     @property
+    def is_new(self) -> bool:
+        """Whether nothing of it was generated."""
+        return len(self.token_ids) == self.num_prompt_tokens
+
+    @property
     def budget(self) -> int:
         """How many more tokens may be emitted."""
         return self.max_length - len(self.token_ids)
