@@ -137,7 +137,7 @@ def _generate(**options: Any) -> None:
         (lambda odd: _generate(drafter=[PromptLookup(), odd]), "a drafter is {}; give one such as"),
         (lambda odd: _generate(sampling=odd), "sampling is {}; give a SamplingParams"),
         (lambda odd: score(MODEL, [1], [2], sampling=odd), "sampling is {}; give a SamplingParams"),
-        (lambda odd: _generate(num_draft_tokens=odd), "num_draft_tokens is {}; give a whole number"),
+        (lambda odd: _generate(num_draft_tokens=odd), "num_draft_tokens is {}; give"),
         (lambda odd: _generate(stop=odd), "stop is {}; give text"),
         (lambda odd: _generate(stop_token_ids=odd), "stop_token_ids is {}; give a list"),
         (lambda odd: SamplingParams(grammar=odd), "grammar is {}; give a Grammar"),
