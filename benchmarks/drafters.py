@@ -21,7 +21,7 @@ from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 from draftwise import (
     Corpus,
@@ -107,20 +107,23 @@ def by_family(options: argparse.Namespace) -> dict[str, Any]:
         draft_model = load(options.draft_model, engine=options.engine, threads=options.threads)
         drafters |= {name: DRAFTING[name](model, draft_model) for name in names if name in DRAFTING}
     families = {}
-    for drafter in drafters.values():  # what happens only once happens here
-        generate(model, [1, 2, 3], drafter=drafter, max_new_tokens=8)
+    numbers: dict[str, Literal["auto"] | int] = {
+        name: "auto" if options.auto else drafter.default_num_draft_tokens
+        for name, drafter in drafters.items()
+    }
+    for name, drafter in drafters.items():  # what happens only once happens here
+        generate(model, [1, 2, 3], drafter=drafter, num_draft_tokens=numbers[name], max_new_tokens=8)
     for family in options.families.split(","):
         made: dict[str, list[Any]] = {name: [] for name in names}
         for number, prompt in enumerate(family_prompts(options.data, family, options.prompts)):
             for name in names[:: -1 if number % 2 else 1]:
-                drafter = drafters[name]
                 made[name].append(
                     generate(
                         model,
                         prompt,
-                        drafter=drafter,
+                        drafter=drafters[name],
+                        num_draft_tokens=numbers[name],
                         max_new_tokens=options.max_new_tokens,
-                        num_draft_tokens="auto" if options.auto else drafter.default_num_draft_tokens,
                     )
                 )
         families[family] = {name: figures(generations) for name, generations in made.items()}
