@@ -45,7 +45,7 @@ def test_tables(run: Run, llama: Path, prompts: Path) -> None:
     result = run("plan", *QUICK, "--target", llama, "--prompts", prompts, "--check")
     assert (result.code, result.err) == (0, "")
     printed = " ".join(result.out.split())
-    for words in ("3 prompts, 72 tokens, 2 tasks", "lookup", "none", "speed-up", "foxes", "code"):
+    for words in ("3 prompts, 72 tokens, 2 tasks", "lookup", "auto", "none", "speed-up", "foxes", "code"):
         assert words in printed
     assert "predicted against measured" in printed
     assert "in the median" in printed
@@ -69,12 +69,21 @@ def test_every_drafter_and_length_is_predicted(
     assert twin["choices"][3]["tokens_per_pass"] > 4
     assert by_name["lookup"]["memory_cost"] == 0
     assert plan["plain"]["speedup"] == 1
-    assert plan["best"]["drafter"] in [*by_name, "none"]
+    auto = plan["auto"]
+    assert auto["num_draft_tokens"] == "auto"
+    assert set(auto["speedup_by_task"]) == {"foxes", "code"}
+    fastest = max(
+        auto["speedup"], 1.0, *(each["speedup"] for one in by_name.values() for each in one["choices"])
+    )
+    every = " + ".join(by_name)
+    assert plan["best"]["drafter"] in [*by_name, every, "none"]
+    assert (plan["best"]["num_draft_tokens"] == "auto") == (auto["speedup"] == fastest)
 
 
 def test_one_prompt_of_each_task_and_a_check(run: Run, llama: Path, prompts: Path) -> None:
     plan = plan_json(run, "--target", llama, "--prompts", prompts, "--prompts-per-task", 1, "--check")
     assert plan["prompts"] == 2
+    assert "auto" in [one["num_draft_tokens"] for one in plan["check"]["choices"]]
     for one in plan["check"]["choices"]:
         assert one["predicted_tokens_per_pass"] == pytest.approx(one["tokens_per_pass"])
         assert one["ratio"] == pytest.approx(one["predicted_speedup"] / one["speedup"])

@@ -11,6 +11,7 @@ from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.planning.check import check, errors
 from draftwise.planning.plot import draw
+from draftwise.planning.profile import profile_for
 from draftwise.planning.recommend import PLAIN, Plan, make_plan, verdict
 from draftwise.planning.text import Text, write_text
 from draftwise.sampling import SamplingParams
@@ -29,10 +30,21 @@ def target(clock: SimulatedClock) -> SlowModel:
     return SlowModel(clock, lambda held, width: 1 + 0.05 * width + 0.0002 * held)
 
 
-def texts(model: SlowModel, sampling: SamplingParams | None = None, count: int = 2) -> list[Text]:
+def texts(
+    model: SlowModel,
+    sampling: SamplingParams | None = None,
+    count: int = 2,
+    drafters: Sequence[Drafter] = (),
+) -> list[Text]:
     return [
         write_text(
-            model, [1, 2, seed], task=f"task {seed % 2}", sampling=sampling, max_new_tokens=60, seed=seed
+            model,
+            [1, 2, seed],
+            task=f"task {seed % 2}",
+            sampling=sampling,
+            max_new_tokens=60,
+            seed=seed,
+            drafters=drafters,
         )
         for seed in range(count)
     ]
@@ -96,6 +108,38 @@ def test_what_is_measured_is_what_was_predicted(
             assert one.predicted.passes == pytest.approx(one.measured.passes)
 
 
+def test_drafting_as_far_as_pays_is_predicted_from_the_steps_that_wrote_the_texts(
+    clock: SimulatedClock,
+) -> None:
+    model = target(clock)
+    drafters: dict[str, Drafter] = {
+        "twin": DraftModel(SlowModel(clock, lambda held, width: 0.2), name="twin"),
+        "stranger": DraftModel(SlowModel(clock, lambda held, width: 0.01, seed=9), name="stranger"),
+    }
+    profile_for(model, list(drafters.values()), budget=0, progress=silent, clock=clock)
+    written = texts(model, drafters=list(drafters.values()))
+    plan = planned(clock, model, drafters, written)
+    assert plan.auto is not None
+    assert (plan.auto.drafter, plan.auto.num_draft_tokens) == ("twin + stranger", "auto")
+    assert plan.auto in plan.ranking
+    checked = check(model, drafters, plan, rounds=1, progress=silent)
+    auto = [one for one in checked if one.choice is plan.auto]
+    assert [one.task for one in auto] == ["task 0", "task 1"]
+    for one in auto:
+        assert one.ratio == pytest.approx(1, rel=0.01)
+        assert one.predicted.passes == one.measured.passes
+        assert one.predicted.drafted == one.measured.drafted
+
+
+def test_texts_of_other_drafters_say_nothing_of_auto(clock: SimulatedClock) -> None:
+    model = target(clock)
+    drafters: dict[str, Drafter] = {"lookup": PromptLookup()}
+    profile_for(model, list(drafters.values()), budget=0, progress=silent, clock=clock)
+    own, others = texts(model, drafters=list(drafters.values())), texts(model)
+    assert planned(clock, model, drafters, own).auto is not None
+    assert planned(clock, model, drafters, [own[0], others[1]]).auto is None
+
+
 def test_the_seconds_of_a_step_are_the_median_of_the_rounds(clock: SimulatedClock) -> None:
     model = target(clock)
     written = texts(model, count=1)
@@ -129,6 +173,21 @@ def test_a_plan_is_drawn(clock: SimulatedClock) -> None:
     assert speed.get_ylim()[1] > max(points[:, 1].max() for points in by_label.values())
     assert len(by_label["measured"]) == len({one.choice.num_draft_tokens for one in checked})
     assert [line.get_label() for line in passes.lines] == ["after 64 tokens", "after 512 tokens"]
+
+
+def test_auto_stands_beyond_the_constant_numbers(clock: SimulatedClock) -> None:
+    model = target(clock)
+    drafters: dict[str, Drafter] = {"lookup": PromptLookup()}
+    profile_for(model, list(drafters.values()), budget=0, progress=silent, clock=clock)
+    plan = planned(clock, model, drafters, texts(model, drafters=list(drafters.values())))
+    assert plan.auto is not None
+    checked = check(model, drafters, plan, rounds=1, progress=silent)
+    speed = draw(plan, checked).axes[0]
+    by_label = {line.get_label(): np.asarray(line.get_xydata()) for line in speed.lines}
+    ((place, speedup),) = by_label["auto"]
+    assert (place, speedup) == (10, plan.speedup(plan.auto))
+    assert place in by_label["measured"][:, 0]
+    assert [tick.get_text() for tick in speed.get_xticklabels()][-1] == "auto"
 
 
 def test_a_target_with_nothing_to_say_is_decoded_plainly(clock: SimulatedClock) -> None:

@@ -154,12 +154,15 @@ def _plan(
     remeasure: bool,
 ) -> "Plan":
     """Have the target write, and predict on that."""
+    from draftwise.planning.profile import profile_for
     from draftwise.planning.recommend import make_plan
     from draftwise.planning.text import write_text
     from draftwise.progress import shown
 
     texts = []
+    drafters = list(guessers.values())
     with shown(None) as progress:
+        profile_for(model, drafters, remeasure=remeasure, progress=progress)  # by which they draft
         for done, prompt in enumerate(prompts, start=1):
             texts.append(
                 write_text(
@@ -169,9 +172,8 @@ def _plan(
                     sampling=sampling,
                     max_new_tokens=max_new_tokens,
                     seed=seed,
+                    drafters=drafters,
                 )
             )
             progress(f"{model.name} writes", done / len(prompts))
-        return make_plan(
-            model, guessers, texts, max_draft_tokens=max_draft_tokens, remeasure=remeasure, progress=progress
-        )
+        return make_plan(model, guessers, texts, max_draft_tokens=max_draft_tokens, progress=progress)

@@ -65,6 +65,18 @@ def _overview(plan: "Plan") -> Any:
             f"{best.total.memory_accesses(candidate.memory_cost):.2f}",
             style="bold" if best is plan.best else "",
         )
+    if plan.auto:
+        table.add_row(
+            plan.auto.drafter,
+            str(plan.auto.num_draft_tokens),
+            "–",
+            f"{plan.auto.total.tokens_per_pass:.2f}",
+            _speed(plan.auto),
+            f"{plan.speedup(plan.auto):.2f}",
+            "–",
+            "–",
+            style="bold" if plan.auto is plan.best else "",
+        )
     table.add_row("none", "0", "–", "1.00", _speed(plan.plain), "1.00", "1.00", "1.00")
     return table
 
@@ -85,11 +97,14 @@ def _by_task(plan: "Plan", tasks: Sequence[str]) -> Any:
     table = _table("speed-up (α) by task, each drafter with its best γ", ["task"])
     for candidate in plan.candidates:
         table.add_column(f"{candidate.drafter}, {candidate.best.num_draft_tokens}", justify="right")
+    if plan.auto:
+        table.add_column("auto", justify="right")
     for task in tasks:
-        cells = (
+        cells = [
             f"{plan.speedup(candidate.best, task):.2f} ({_rate(candidate.acceptance.by_task[task])})"
             for candidate in plan.candidates
-        )
+        ]
+        cells += [f"{plan.speedup(plan.auto, task):.2f}"] if plan.auto else []
         table.add_row(task, *cells)
     return table
 
@@ -149,6 +164,7 @@ def _plan_object(plan: "Plan") -> dict[str, Any]:
         "verify_seconds": {context: plan.profile.verify_seconds(context) for context in plan.profile.verify},
         "plain": _choice_object(plan, plan.plain),
         "drafters": [_candidate_object(plan, candidate) for candidate in plan.candidates],
+        "auto": _choice_object(plan, plan.auto) if plan.auto else None,
         "best": {"drafter": plan.best.drafter, "num_draft_tokens": plan.best.num_draft_tokens},
         "margin": plan.margin,
         "verdict": verdict(plan),

@@ -7,6 +7,7 @@ from statistics import median
 from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.none import NoDrafter
+from draftwise.drafters.several import Several
 from draftwise.models.base import LanguageModel
 from draftwise.planning.predict import Prediction
 from draftwise.planning.recommend import PLAIN, Choice, Plan
@@ -47,13 +48,19 @@ def check(
     seed: int | None = 1,
     progress: Progress | None = None,
 ) -> list[Checked]:
-    """Run the best choice, the runner-up and plain decoding in turns; compare each task with its prediction.
+    """Run the best choice, the runner-up, "auto" and plain decoding in turns; compare each task with its
+    prediction.
 
     The seconds of each step are the median of the rounds. `seed`: not that of the plan's texts, where sampled
     text should not repeat them.
     """
-    choices = [plan.plain, *(choice for choice in (plan.best, plan.runner_up) if choice.num_draft_tokens)]
-    measured = _measured(target, drafters, choices, plan.texts, rounds, seed, progress)
+    choices = [plan.plain]
+    for choice in (plan.best, plan.runner_up, plan.auto):
+        choices += [choice] if choice and choice.num_draft_tokens and choice not in choices else []
+    using = {PLAIN: NoDrafter(), **drafters}
+    if plan.auto:
+        using[plan.auto.drafter] = Several(list(drafters.values()))
+    measured = _measured(target, using, choices, plan.texts, rounds, seed, progress)
     plain = measured[0]
     return [
         Checked(
@@ -90,7 +97,7 @@ def _measured(
                     generation = generate(
                         target,
                         text.prompt_ids,
-                        drafter=NoDrafter() if choice.drafter == PLAIN else drafters[choice.drafter],
+                        drafter=drafters[choice.drafter],
                         sampling=text.sampling,
                         max_new_tokens=text.max_new_tokens,
                         num_draft_tokens=choice.num_draft_tokens,

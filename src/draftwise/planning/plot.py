@@ -1,12 +1,12 @@
 """A plan as a picture: the speed-up by draft tokens, and the measurements that it comes from."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from draftwise import plots
 from draftwise.planning.check import Checked
 from draftwise.planning.predict import Prediction
-from draftwise.planning.recommend import Candidate, Plan
+from draftwise.planning.recommend import Candidate, Choice, Plan
 from draftwise.plots import CYCLE, GREY, INK
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ def _speedups(axes: "Axes", plan: Plan, checked: Sequence[Checked]) -> None:
     axes.axhline(1.0, color=GREY, linewidth=1.2, linestyle="--", label="plain decoding")
     for candidate, look in _looks(plan):
         choices = [plan.plain, *candidate.choices]
-        lengths = [choice.num_draft_tokens for choice in choices]
+        lengths = [_place(plan, choice.num_draft_tokens) for choice in choices]
         axes.plot(lengths, [plan.speedup(choice) for choice in choices], markersize=4, **look)
         best = candidate.best
         axes.plot(
-            best.num_draft_tokens,
+            _place(plan, best.num_draft_tokens),
             plan.speedup(best),
             marker=look["marker"],
             color=look["color"],
@@ -53,16 +53,18 @@ def _speedups(axes: "Axes", plan: Plan, checked: Sequence[Checked]) -> None:
         )
         axes.annotate(
             f"{plan.speedup(best):.2f}",
-            (best.num_draft_tokens, plan.speedup(best)),
+            (_place(plan, best.num_draft_tokens), plan.speedup(best)),
             xytext=(0, -18),
             textcoords="offset points",
             ha="center",
             color=look["color"],
         )
+    if plan.auto:
+        _auto(axes, plan, plan.auto)
     measured = _measured(checked)
     if measured:
         axes.plot(
-            list(measured),
+            [_place(plan, length) for length in measured],
             list(measured.values()),
             linestyle="none",
             marker="x",
@@ -73,6 +75,24 @@ def _speedups(axes: "Axes", plan: Plan, checked: Sequence[Checked]) -> None:
         )
     axes.set_ylim(0, 1.15 * max(plan.speedup(plan.best), *measured.values(), 1.0))
     axes.legend(loc="lower right", frameon=False)
+
+
+def _auto(axes: "Axes", plan: Plan, auto: Choice) -> None:
+    """A place of its own, beyond the last γ: it has no constant one."""
+    place, speedup = _place(plan, auto.num_draft_tokens), plan.speedup(auto)
+    axes.plot(place, speedup, linestyle="none", marker="*", markersize=13, color=INK, label="auto")
+    axes.annotate(
+        f"{speedup:.2f}", (place, speedup), xytext=(0, -18), textcoords="offset points", ha="center"
+    )
+    lengths = [length for length in axes.get_xticks() if 0 <= length <= place - 2 and length == int(length)]
+    axes.set_xticks([*lengths, place], [*(f"{length:g}" for length in lengths), "auto"])
+
+
+def _place(plan: Plan, num_draft_tokens: int | Literal["auto"]) -> int:
+    """Where a choice stands on the axis of γ."""
+    if num_draft_tokens != "auto":
+        return num_draft_tokens
+    return 2 + max(len(candidate.choices) for candidate in plan.candidates)
 
 
 def _acceptance(axes: "Axes", plan: Plan) -> None:
@@ -112,9 +132,9 @@ def _passes(axes: "Axes", plan: Plan) -> None:
     axes.legend(frameon=False)
 
 
-def _measured(checked: Sequence[Checked]) -> dict[int, float]:
+def _measured(checked: Sequence[Checked]) -> dict[int | Literal["auto"], float]:
     """Measured speed-up over all tasks, by draft tokens of the choices that were run."""
-    totals: dict[int, tuple[Prediction, Prediction]] = {}
+    totals: dict[int | Literal["auto"], tuple[Prediction, Prediction]] = {}
     for one in checked:
         fast, slow = totals.get(one.choice.num_draft_tokens, (Prediction(), Prediction()))
         totals[one.choice.num_draft_tokens] = (fast + one.measured, slow + one.plain)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +111,26 @@ def predict(trace: Trace, num_draft_tokens: int, seconds: StepSeconds) -> Predic
         drafted=float(begun @ drafted),
         seconds=float(begun @ step),
     )
+
+
+def as_written(text: Text, costs: Costs) -> Prediction:
+    """Totals of the very steps that wrote a text, drafting as it then was and the rest by its costs.
+
+    Only a run shows how far a controller drafts; so what it decided is taken as it was, and what that takes
+    is reckoned as for any other choice.
+    """
+    held = len(text.prompt_ids)
+    total = Prediction()
+    for before, step in pairwise(text.steps):
+        held += len(before.emitted)
+        emitted, drafted = len(step.emitted), len(step.drafted)
+        seconds = (
+            interpolated(at_context(costs.verify, held), drafted + 1)
+            + step.seconds.draft
+            + interpolated(costs.other, emitted)
+        )
+        total += Prediction(emitted, 1, drafted, seconds)
+    return total
 
 
 def emissions(survival: NDArray[np.float64], drafted: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,8 +1,9 @@
 """Which drafter and how many tokens to draft, for a target and the prompts that it is meant for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Literal
 
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
@@ -10,7 +11,7 @@ from draftwise.drafters.none import NoDrafter
 from draftwise.models.base import LanguageModel
 from draftwise.planning.acceptance import Acceptance
 from draftwise.planning.measure import MAX_DRAFT_TOKENS, Trace, traces
-from draftwise.planning.predict import Costs, Prediction, overhead, predict
+from draftwise.planning.predict import Costs, Prediction, as_written, overhead, predict
 from draftwise.planning.profile import BUDGET, Profile, drafter_key, profile_for
 from draftwise.planning.text import Text
 from draftwise.planning.timing import Clock, draft_times
@@ -21,10 +22,13 @@ PLAIN = "none"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A drafter and a γ, and what they would bring for each task; γ = 0 is plain decoding."""
+    """A drafter and a γ, and what they would bring for each task; γ = 0 is plain decoding.
+
+    "auto" is of all drafters at once, each step taking what pays.
+    """
 
     drafter: str
-    num_draft_tokens: int
+    num_draft_tokens: int | Literal["auto"]
     by_task: Mapping[str, Prediction]
 
     @property
@@ -51,7 +55,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The predictions for one target in one precision, from what it wrote for some prompts."""
+    """The predictions for one target in one precision, from what it wrote for some prompts.
+
+    `auto`: None where the texts were not written with these drafters.
+    """
 
     target: str
     runs_on: str
@@ -59,6 +66,7 @@ class Plan:
     texts: Sequence[Text]
     plain: Choice
     candidates: Sequence[Candidate]
+    auto: Choice | None = None
 
     def speedup(self, choice: Choice, task: str | None = None) -> float:
         """Predicted decode tokens a second over plain decoding's, of one task or of all."""
@@ -68,8 +76,9 @@ class Plan:
 
     @property
     def ranking(self) -> list[Choice]:
-        """The best choice of each drafter and plain decoding, the fastest first."""
+        """The best choice of each drafter, "auto" and plain decoding, the fastest first."""
         choices = [self.plain, *(candidate.best for candidate in self.candidates)]
+        choices += [self.auto] if self.auto else []
         return sorted(choices, key=lambda choice: -choice.total.tokens_per_second)
 
     @property
@@ -78,7 +87,7 @@ class Plan:
 
     @property
     def runner_up(self) -> Choice:
-        """The next best drafter's choice; where there is no other drafter, the best one's next best γ."""
+        """The next best kind of choice; where there is no other than plain decoding, the next best γ."""
         others = [choice for choice in self.ranking[1:] if choice.num_draft_tokens]
         if others:
             return others[0]
@@ -101,14 +110,13 @@ def make_plan(
     *,
     max_draft_tokens: int = MAX_DRAFT_TOKENS,
     budget: float = BUDGET,
-    remeasure: bool = False,
     progress: Progress | None = None,
     clock: Clock = perf_counter,
 ) -> Plan:
     """Predict every drafter and γ up to `max_draft_tokens` on what the target wrote.
 
-    `drafters` by the names that the plan is to show. `texts`: at least one, all written with one sampling.
-    `budget`, `remeasure` and `clock`: as of `profile_for`.
+    `drafters` by the names that the plan is to show. `texts`: at least one, all written with one sampling;
+    where these drafters drafted for them, "auto" is predicted too. `budget` and `clock`: as of `profile_for`.
     """
     with shown(progress) as report:
         everyone = {PLAIN: NoDrafter(), **drafters}
@@ -118,7 +126,6 @@ def make_plan(
             target,
             list(drafters.values()),
             budget=budget,
-            remeasure=remeasure,
             progress=report,
             clock=clock,
         )
@@ -140,7 +147,8 @@ def make_plan(
             acceptance = Acceptance.of(found[name])
             candidates.append(Candidate(name, acceptance, _memory_cost(drafter, target), choices))
         (plain,) = _choices(PLAIN, found[PLAIN], Costs(profile.verify, None, other), range(1))
-    return Plan(target.name, profile.conditions.runs_on, profile, texts, plain, candidates)
+        auto = _auto(drafters, texts, Costs(profile.verify, None, other))
+    return Plan(target.name, profile.conditions.runs_on, profile, texts, plain, candidates, auto)
 
 
 def _traced(
@@ -161,14 +169,31 @@ def _traced(
 
 def _choices(name: str, found: Sequence[Trace], costs: Costs, lengths: range) -> list[Choice]:
     seconds = [costs.along(trace.text, trace.max_draft_tokens) for trace in found]
-    choices = []
-    for num_draft_tokens in lengths:
-        by_task: dict[str, Prediction] = {}
-        for trace, along in zip(found, seconds, strict=True):
-            task = trace.text.task
-            by_task[task] = by_task.get(task, Prediction()) + predict(trace, num_draft_tokens, along)
-        choices.append(Choice(name, num_draft_tokens, by_task))
-    return choices
+    return [
+        Choice(
+            name,
+            num_draft_tokens,
+            _by_task(
+                (trace.text, predict(trace, num_draft_tokens, along))
+                for trace, along in zip(found, seconds, strict=True)
+            ),
+        )
+        for num_draft_tokens in lengths
+    ]
+
+
+def _auto(drafters: Mapping[str, Drafter], texts: Sequence[Text], costs: Costs) -> Choice | None:
+    """What drafting as far as pays brought where the texts were written so, with all drafters at hand."""
+    if not drafters or any(text.drafters != tuple(drafters.values()) for text in texts):
+        return None
+    return Choice(" + ".join(drafters), "auto", _by_task((text, as_written(text, costs)) for text in texts))
+
+
+def _by_task(predictions: Iterable[tuple[Text, Prediction]]) -> dict[str, Prediction]:
+    by_task: dict[str, Prediction] = {}
+    for text, prediction in predictions:
+        by_task[text.task] = by_task.get(text.task, Prediction()) + prediction
+    return by_task
 
 
 def _memory_cost(drafter: Drafter, target: LanguageModel) -> float:
@@ -183,8 +208,13 @@ def verdict(plan: Plan) -> str:
     best = plan.best
     if not best.num_draft_tokens:
         return f"Do not speculate: plain decoding of {plan.target} is fastest for these prompts."
+    how_far = (
+        "as far as pays (auto)"
+        if best.num_draft_tokens == "auto"
+        else f"up to {best.num_draft_tokens} tokens"
+    )
     return (
-        f"Draft with {best.drafter}, up to {best.num_draft_tokens} tokens: "
+        f"Draft with {best.drafter}, {how_far}: "
         f"{plan.speedup(best):.2f} times as fast as plain decoding, "
         f"{plan.margin:.0%} ahead of the next choice."
     )

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from draftwise.decoding import generate
+from draftwise.drafters.base import Drafter
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.base import LanguageModel, refuse_encoder
 from draftwise.prompt import Prompt as AnyPrompt
@@ -19,14 +20,19 @@ CHUNK = 32  # positions of a text that are scored at once: bounds the memory of 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What the target wrote after one prompt."""
+    """What the target wrote after one prompt.
+
+    `steps`: those that wrote it; whatever the drafter, the text has the target's distribution. `drafters`:
+    what drafted in them, as far as paid; empty where the steps say nothing of the drafters in question.
+    """
 
     task: str
     prompt_ids: tuple[int, ...]
     output_ids: tuple[int, ...]
     max_new_tokens: int
     sampling: SamplingParams
-    steps: tuple[Step, ...]  # that wrote it: whatever the drafter, the text has the target's distribution
+    steps: tuple[Step, ...]
+    drafters: tuple[Drafter, ...] = ()
 
     def __len__(self) -> int:
         return len(self.output_ids)
@@ -40,21 +46,33 @@ def write_text(
     sampling: SamplingParams | None = None,
     max_new_tokens: int = 128,
     seed: int | None = 0,
+    drafters: Sequence[Drafter] = (),
 ) -> Text:
-    """Have the target answer a prompt; raises what `generate` raises, and UnsupportedError for an encoder."""
+    """Have the target answer a prompt; raises what `generate` raises, and UnsupportedError for an encoder.
+
+    `drafters`: with num_draft_tokens="auto"; none is a little prompt lookup, of which nothing need be known.
+    """
     refuse_encoder(target, "planning")
     sampling = sampling or SamplingParams()
     prompt_ids = encode_prompt(target, prompt)
     generation = generate(
         target,
         prompt_ids,
-        drafter=PromptLookup(),
-        num_draft_tokens=_NUM_DRAFT_TOKENS,
+        drafter=drafters or PromptLookup(),
+        num_draft_tokens="auto" if drafters else _NUM_DRAFT_TOKENS,
         sampling=sampling,
         max_new_tokens=max_new_tokens,
         seed=seed,
     )
-    return Text(task, tuple(prompt_ids), generation.token_ids, max_new_tokens, sampling, generation.steps)
+    return Text(
+        task,
+        tuple(prompt_ids),
+        generation.token_ids,
+        max_new_tokens,
+        sampling,
+        generation.steps,
+        tuple(drafters),
+    )
 
 
 def scored(model: LanguageModel, text: Text, count: int, *, width_invariant: bool = True) -> Iterator[Logits]:
