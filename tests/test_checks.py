@@ -117,7 +117,10 @@ def test_stop_strings_are_text() -> None:
         StopConditions(3, stop_strings=(5,))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("odd", [None, 5, {1, 2}, b"hello", {"role": "user", "content": "x"}, [1.5], [{}, 5]])
+@pytest.mark.parametrize(
+    "odd",
+    [None, 5, np.int64(5), np.array(5), {1, 2}, b"hello", {"role": "user", "content": "x"}, [1.5], [{}, 5]],
+)
 def test_a_prompt_is_text_token_ids_or_messages(odd: Any) -> None:
     with pytest.raises(PromptError, match="none of text"):
         encode_prompt(MODEL, odd)

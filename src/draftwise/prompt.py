@@ -41,7 +41,8 @@ def encode_output(target: LanguageModel, output: str | Tokens[int]) -> list[int]
 
 
 def _encode(target: LanguageModel, prompt: Prompt, tokenizer: Tokenizer | None) -> list[int]:
-    if isinstance(prompt, bytes | Mapping) or not hasattr(prompt, "__getitem__"):
+    is_lone = getattr(prompt, "shape", None) == ()  # an array of no axes, or a number of numpy's
+    if isinstance(prompt, bytes | Mapping) or is_lone or not hasattr(prompt, "__getitem__"):
         raise PromptError(NO_PROMPT)
     if len(prompt) == 0:
         raise PromptError(EMPTY_PROMPT)

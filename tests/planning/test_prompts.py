@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,9 @@ def test_a_text_is_one_prompt_and_blank_lines_are_none(tmp_path: Path) -> None:
         ('{"turns": []}', "has no text"),
         ('{"prompt": ""}', "has no text"),
         ("7", "has no text"),
+        ('{"messages": []}', "and no messages"),
+        ('{"messages": ["hello"]}', "and no messages"),
+        ('{"messages": [{"role": "assistant", "content": "hello"}]}', "and no messages"),
     ],
 )
 def test_what_holds_no_prompt(content: str, words: str, tmp_path: Path) -> None:
@@ -62,6 +66,23 @@ def test_what_holds_no_prompt(content: str, words: str, tmp_path: Path) -> None:
     file.write_text(content, encoding="utf-8")
     with pytest.raises(PromptError, match=words):
         read_prompts(file)
+
+
+def test_a_conversation_is_asked_up_to_its_last_answer(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello?"},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": [{"type": "text", "text": "And?"}]},
+    ]
+    answer = {"role": "assistant", "content": "Goodbye."}
+    file = written(
+        tmp_path / "log.jsonl", {"messages": [*asked, answer], "source": "chat"}, {"messages": asked}
+    )
+    answered, open_ended = read_prompts(file)
+    assert answered == Prompt("chat", tuple(asked))
+    assert open_ended == Prompt("log", tuple(asked))
+    assert answered.text == "Be brief.\n\nHello?\n\nHello."
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:

@@ -75,11 +75,11 @@ def audit(
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     find_rule(verification, lenience)
     wanted = asked_for(drafter)
-    texts = [prompt.text for file in prompts or () for prompt in read_prompts(file)][:num_prompts]
+    chosen = [prompt.content for file in prompts or () for prompt in read_prompts(file)][:num_prompts]
 
     load_model = Loader(engine_for(engine, wanted), dtype, device, threads, trust_remote_code)
     model = load_model(target, states_read(wanted))
-    texts_or_chats = [as_prompt(text, chat, model) for text in texts] if prompts else auditing.PROMPTS
+    texts_or_chats = [as_prompt(each, chat, model) for each in chosen] if prompts else auditing.PROMPTS
     findings = []
     for guesser in make_drafters(wanted, model, load_model).values():
         made = auditing.audit(

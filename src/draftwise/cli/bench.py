@@ -118,7 +118,7 @@ def bench(
     for source in targets:
         model = load_model(source, states_read(wanted))
         tasks = [
-            Task(prompt.task, tuple(encode_prompt(model, as_prompt(prompt.text, chat, model))))
+            Task(prompt.task, tuple(encode_prompt(model, as_prompt(prompt.content, chat, model))))
             for prompt in chosen
         ]
         with shown(None) as progress:

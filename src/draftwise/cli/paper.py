@@ -81,7 +81,7 @@ def paper(
             model,
             {Path(source).name: load_model(source) for source in draft_model or []},
             [
-                (prompt.task, encode_prompt(model, as_prompt(prompt.text, chat, model)))
+                (prompt.task, encode_prompt(model, as_prompt(prompt.content, chat, model)))
                 for prompt in questions
             ],
             corpora,

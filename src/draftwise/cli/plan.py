@@ -167,7 +167,7 @@ def _plan(
             texts.append(
                 write_text(
                     model,
-                    as_prompt(prompt.text, chat, model),
+                    as_prompt(prompt.content, chat, model),
                     task=prompt.task,
                     sampling=sampling,
                     max_new_tokens=max_new_tokens,

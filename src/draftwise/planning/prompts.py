@@ -1,12 +1,13 @@
 """Prompts to plan and measure with, from the public files' formats or plain text, each with its task."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from draftwise.chat_template import Message
 from draftwise.errors import PromptError
 
 # Spec-Bench has turns, HumanEval and most others a prompt, GSM8K a question.
@@ -17,19 +18,28 @@ _TASK_FIELDS = ("category", "task", "family", "source")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt, and the task that it is an example of."""
+    """One prompt, text or chat messages, and the task that it is an example of."""
 
     task: str
-    text: str
+    content: str | tuple[Message, ...]
+
+    @property
+    def text(self) -> str:
+        """The text, or those of the messages, a blank line between them."""
+        if isinstance(self.content, str):
+            return self.content
+        texts = (message.get("content") for message in self.content)
+        return "\n\n".join(text for text in texts if isinstance(text, str))
 
 
 def read_prompts(file: Path) -> list[Prompt]:
     """The prompts of a JSONL file, one object a line, or of a text file, which is one prompt.
 
     A line has its text under `turns` (the first is taken, as in Spec-Bench), `prompt` (HumanEval), `question`
-    or `text`, and may name its task under `category`, `task`, `family` or `source`; without one, the task is
-    the name of the file. A line with a faulty program (HumanEvalPack, QuixBugs) asks to mend it. Raises
-    PromptError, which names file and line.
+    or `text`, or chat messages under `messages`, up to the last one that is not the assistant's. It may name
+    its task under `category`, `task`, `family` or `source`; without one, the task is the name of the file. A
+    line with a faulty program (HumanEvalPack, QuixBugs) asks to mend it. Raises PromptError, which names file
+    and line.
     """
     try:
         content = file.read_text(encoding="utf-8-sig")
@@ -58,18 +68,28 @@ def _prompt(line: str, file: Path, number: int) -> Prompt:
         fields = json.loads(line)
     except ValueError:
         raise PromptError(f"line {number} of {file} is not JSON; give one object a line.") from None
-    text = (_to_mend(fields) or _first(fields, _TEXT_FIELDS)) if isinstance(fields, dict) else fields
-    if isinstance(text, Sequence) and not isinstance(text, str) and text:
-        text = text[0]
-    if not isinstance(text, str) or not text:
+    if not isinstance(fields, dict):
+        fields = {"text": fields}
+    content = _messages(fields) or _to_mend(fields) or _first(fields, _TEXT_FIELDS)
+    if isinstance(content, list) and content:
+        content = content[0]
+    if not isinstance(content, str | tuple) or not content:
         raise PromptError(
-            f"line {number} of {file} has no text under {', '.join(_TEXT_FIELDS[:-1])} or {_TEXT_FIELDS[-1]}."
+            f"line {number} of {file} has no text under {', '.join(_TEXT_FIELDS)}, and no messages."
         )
-    task = _first(fields, _TASK_FIELDS) if isinstance(fields, dict) else None
-    return Prompt(str(task or file.stem), text)
+    return Prompt(str(_first(fields, _TASK_FIELDS) or file.stem), content)
 
 
-def _to_mend(fields: dict[str, Any]) -> str | None:
+def _messages(fields: Mapping[str, Any]) -> tuple[Message, ...]:
+    """The chat messages of a row, less what was answered to the last of them; none if it has none."""
+    messages = fields.get("messages")
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        return ()
+    asked = [place for place, message in enumerate(messages, 1) if message.get("role") != "assistant"]
+    return tuple(messages[: max(asked, default=0)])
+
+
+def _to_mend(fields: Mapping[str, Any]) -> str | None:
     """The request to mend the program of a row that has a faulty one."""
     program = (
         f"{fields.get('declaration', '')}{fields['buggy_solution']}"
@@ -79,5 +99,5 @@ def _to_mend(fields: dict[str, Any]) -> str | None:
     return f"{_MEND}\n\n```python\n{program}```" if program else None
 
 
-def _first(fields: dict[str, Any], names: Sequence[str]) -> Any:
+def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((fields[name] for name in names if name in fields), None)
