@@ -210,6 +210,28 @@ def test_the_clock_of_a_template_is_now(tmp_path: Path) -> None:
     assert tokenizer.decode(tokenizer.encode_chat(MESSAGES, enable="x")) == "4x"
 
 
+def test_parts_of_a_message_are_one_text(folder: Path) -> None:
+    tokenizer = Tokenizer.from_folder(folder)
+    parts = [{"type": "text", "text": "Fix"}, {"type": "text", "text": " this."}]
+    assert tokenizer.encode_chat([{"role": "user", "content": parts}]) == tokenizer.encode_chat(
+        [{"role": "user", "content": "Fix this."}]
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({"role": "user"}, "message of the user is not text"),
+        ({"role": "user", "content": 5}, r"is not text \(5\)"),
+        ({"role": "user", "content": [{"type": "image", "url": "x" * 90}]}, r"is not text \(.*\.\.\.\)"),
+        ({"content": "hello"}, "a message has the role None"),
+    ],
+)
+def test_a_message_that_is_no_text_is_refused(message: dict[str, Any], words: str, folder: Path) -> None:
+    with pytest.raises(PromptError, match=words):
+        Tokenizer.from_folder(folder).encode_chat([message])
+
+
 @pytest.mark.parametrize("content", [None, "{", '{"model": {}}'])
 def test_a_folder_without_a_usable_tokenizer_is_named(content: str | None, tmp_path: Path) -> None:
     if content is not None:

@@ -33,7 +33,7 @@ class ChatTemplate:
         """The text of a conversation with its special tokens; raises PromptError if the template refuses."""
         try:
             return self._template.render(
-                messages=[dict(message) for message in messages],
+                messages=[_with_text(message) for message in messages],
                 add_generation_prompt=add_generation_prompt,
                 **{"tools": None, "documents": None, **self._special_tokens, **variables},
             )
@@ -42,6 +42,34 @@ class ChatTemplate:
                 f"{self._name}'s chat template refuses these messages ({error}); "
                 "change them or give the prompt as raw text."
             ) from None
+
+
+def text_of(content: object) -> str | None:
+    """The text of a message's content: a string, or parts, which are joined; None for anything but text."""
+    if isinstance(content, Sequence) and not isinstance(content, str | bytes):
+        parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
+        texts = [part for part in parts if isinstance(part, str)]
+        return "".join(texts) if len(texts) == len(parts) else None
+    return content if isinstance(content, str) else None
+
+
+def _with_text(message: Message) -> dict[str, Any]:
+    """A message whose content is text or, beside what else an assistant did, nothing; raises PromptError."""
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(role, str):
+        raise PromptError(f"a message has the role {role!r}; give one such as user, assistant or system.")
+    text = text_of(content)
+    if text is None and (content is not None or message.keys() <= {"role", "content", "name"}):
+        raise PromptError(
+            f"the content of a message of the {role} is not text ({_abridged(content)}), and the model reads "
+            "nothing else; give text."
+        )
+    return {**message, "content": text}
+
+
+def _abridged(content: object) -> str:
+    shown = repr(content)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 class _GenerationBlock(Extension):

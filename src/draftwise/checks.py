@@ -37,7 +37,8 @@ def yes_or_no(name: str, value: object) -> None:
 
 def listed(name: str, value: object, wanted: str) -> tuple[Any, ...]:
     """What a list or another collection holds; raises OptionError for anything else, and for text."""
-    if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping | type):
+    is_lone = getattr(value, "shape", None) == ()  # an array of no axes
+    if not isinstance(value, Collection) or is_lone or isinstance(value, str | bytes | Mapping | type):
         raise OptionError(f"{name} is {value!r}; give {wanted}.")
     return tuple(value)
 

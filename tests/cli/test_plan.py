@@ -127,6 +127,37 @@ def test_heads_are_replayed_on_the_hidden_states(
         assert one["predicted_tokens_per_pass"] == pytest.approx(one["tokens_per_pass"])
 
 
+def test_a_conversation_is_gone_on_with(run: Run, llama: Path, other_llama: Path, tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    messages = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Hello."}]
+    file.write_text(json.dumps({"messages": messages}) + "\n", encoding="utf-8")
+    assert plan_json(run, "--target", llama, "--prompts", file)["prompts"] == 1
+    refused = run("plan", *QUICK, "--target", other_llama, "--prompts", file)
+    assert_one_sentence(refused, f"line 1 of {file}: {other_llama} has no chat template")
+
+
+@pytest.mark.parametrize(
+    "line", [{"messages": [{"role": "user", "content": None}]}, {"prompt": "word " * 300}]
+)
+def test_what_cannot_be_read_is_named_before_anything_is_timed(
+    line: dict[str, Any], run: Run, llama: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "odd.jsonl"
+    file.write_text('{"prompt": "a"}\n' + json.dumps(line), encoding="utf-8")
+    options = [each for each in QUICK if each != "--raw"]
+    assert_one_sentence(run("plan", "--target", llama, "--prompts", file, *options), f"line 2 of {file}: ")
+    assert not (tmp_path / "cache" / "profiles").exists()
+
+
+def test_what_cannot_be_foretold_is_refused_before_anything_is_timed(
+    run: Run, llama: Path, other_llama: Path, prompts: Path, tmp_path: Path
+) -> None:
+    drafters = f"lookup, draft-model={other_llama}@4"
+    refused = run("plan", "--target", llama, "--drafters", drafters, "--prompts", prompts, *QUICK)
+    assert_one_sentence(refused, "as it drafts trees")
+    assert not (tmp_path / "cache" / "profiles").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

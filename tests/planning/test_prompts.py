@@ -56,9 +56,10 @@ def test_a_text_is_one_prompt_and_blank_lines_are_none(tmp_path: Path) -> None:
         ('{"turns": []}', "has no text"),
         ('{"prompt": ""}', "has no text"),
         ("7", "has no text"),
-        ('{"messages": []}', "and no messages"),
-        ('{"messages": ["hello"]}', "and no messages"),
-        ('{"messages": [{"role": "assistant", "content": "hello"}]}', "and no messages"),
+        ("[" * 100_000, "is not JSON"),
+        ('{"messages": [], "prompt": "a"}', "messages of line 1 of .* ask nothing"),
+        ('{"messages": [{"role": "user", "content": "a"}, "b"]}', "messages of line 1 of .* are no list of"),
+        ('{"messages": [{"role": "assistant", "content": "hello"}]}', "ask nothing"),
     ],
 )
 def test_what_holds_no_prompt(content: str, words: str, tmp_path: Path) -> None:
@@ -82,7 +83,8 @@ def test_a_conversation_is_asked_up_to_its_last_answer(tmp_path: Path) -> None:
     answered, open_ended = read_prompts(file)
     assert answered == Prompt("chat", tuple(asked))
     assert open_ended == Prompt("log", tuple(asked))
-    assert answered.text == "Be brief.\n\nHello?\n\nHello."
+    assert answered.text == "Be brief.\n\nHello?\n\nHello.\n\nAnd?"
+    assert open_ended.where == f"line 2 of {file}"
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:

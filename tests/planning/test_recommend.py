@@ -157,6 +157,25 @@ def test_the_seconds_of_a_step_are_the_median_of_the_rounds(clock: SimulatedCloc
     assert [one.speedup for one in noisy] == pytest.approx([one.speedup for one in steady])
 
 
+def test_of_a_drafter_that_learns_from_text_to_text_the_mean_is_taken(clock: SimulatedClock) -> None:
+    """It guesses nothing at first, and later what the target writes."""
+    model = target(clock)
+    (text,) = texts(model, count=1)
+    asked = 0
+
+    def guess(context: Sequence[int]) -> list[int]:
+        nonlocal asked
+        asked += 1
+        begun = len(context) - len(text.prompt_ids)
+        return list(text.output_ids[begun : begun + 4]) if asked > 3 * len(text) else []
+
+    drafters: dict[str, Drafter] = {"learner": GuessingDrafter(guess)}
+    plan = planned(clock, model, drafters, [text])
+    first, *_ = check(model, drafters, plan, rounds=4, progress=silent)
+    assert len(text) - 5 < first.measured.tokens < len(text)
+    assert len(text) / 2 < first.measured.passes < first.measured.tokens
+
+
 def test_a_plan_is_drawn(clock: SimulatedClock) -> None:
     model = target(clock)
     drafters: dict[str, Drafter] = {"lookup": PromptLookup()}
@@ -197,3 +216,4 @@ def test_a_target_with_nothing_to_say_is_decoded_plainly(clock: SimulatedClock) 
     assert plan.best == plan.plain
     assert plan.speedup(plan.candidates[0].best) == 1
     assert check(model, {"lookup": PromptLookup()}, plan, rounds=1, progress=silent) == []
+    assert verdict(plan).startswith("There is nothing to judge by: slow wrote one token")

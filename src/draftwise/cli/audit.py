@@ -22,7 +22,7 @@ from draftwise.cli.options import (
     TopPOption,
     TrustRemoteCode,
 )
-from draftwise.cli.prompt import as_prompt
+from draftwise.cli.prompt import encoded
 
 FAULT = 1
 
@@ -75,17 +75,17 @@ def audit(
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     find_rule(verification, lenience)
     wanted = asked_for(drafter)
-    chosen = [prompt.content for file in prompts or () for prompt in read_prompts(file)][:num_prompts]
+    chosen = [prompt for file in prompts or () for prompt in read_prompts(file)][:num_prompts]
 
     load_model = Loader(engine_for(engine, wanted), dtype, device, threads, trust_remote_code)
     model = load_model(target, states_read(wanted))
-    texts_or_chats = [as_prompt(each, chat, model) for each in chosen] if prompts else auditing.PROMPTS
+    read = [encoded(prompt, chat, model) for prompt in chosen] if prompts else auditing.PROMPTS
     findings = []
     for guesser in make_drafters(wanted, model, load_model).values():
         made = auditing.audit(
             model,
             guesser,
-            texts_or_chats,
+            read,
             sampling=sampling,
             max_new_tokens=max_new_tokens,
             num_draft_tokens=num_draft_tokens,

@@ -31,7 +31,7 @@ from draftwise.cli.options import (
     listed,
     numbers,
 )
-from draftwise.cli.prompt import as_prompt
+from draftwise.cli.prompt import encoded
 from draftwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -79,7 +79,6 @@ def bench(
     from draftwise.models.machine import processor
     from draftwise.planning.prompts import read_prompts, some_of_each_task
     from draftwise.progress import shown
-    from draftwise.prompt import encode_prompt
 
     # What can be refused without a model is refused before one is loaded.
     grid = Grid(
@@ -117,10 +116,7 @@ def bench(
     load_model = Loader(engine_for(engine, wanted), dtype, device, threads, trust_remote_code)
     for source in targets:
         model = load_model(source, states_read(wanted))
-        tasks = [
-            Task(prompt.task, tuple(encode_prompt(model, as_prompt(prompt.content, chat, model))))
-            for prompt in chosen
-        ]
+        tasks = [Task(prompt.task, tuple(encoded(prompt, chat, model))) for prompt in chosen]
         with shown(None) as progress:
             run_benchmark(
                 model,

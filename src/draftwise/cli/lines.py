@@ -1,13 +1,11 @@
 """The prompts of a JSONL file, each with options of its own."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from draftwise.cli.prompt import read_text
-from draftwise.errors import DraftwiseError, PromptError
+from draftwise.cli.prompt import naming, read_text
+from draftwise.errors import PromptError
 from draftwise.models.base import LanguageModel
 from draftwise.request import Options, Request
 from draftwise.sampling import SamplingParams
@@ -44,15 +42,6 @@ def read_requests(file: Path, options: Request) -> list[Request]:
     if not requests:
         raise PromptError(f"{file} has no prompts; give a JSON object with a prompt on each line.")
     return requests
-
-
-@contextmanager
-def naming(where: str) -> Iterator[None]:
-    """Put before an error where the fault is."""
-    try:
-        yield
-    except DraftwiseError as error:
-        raise type(error)(f"{where}: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from draftwise.cli.options import (
     ThreadsOption,
     TrustRemoteCode,
 )
-from draftwise.cli.prompt import as_prompt
+from draftwise.cli.prompt import encoded
 from draftwise.errors import OptionError
 
 
@@ -63,7 +63,6 @@ def paper(
     from draftwise.paper.study import Study, saved
     from draftwise.planning.prompts import read_prompts
     from draftwise.progress import shown
-    from draftwise.prompt import encode_prompt
 
     if tokens < 1:
         raise OptionError(f"tokens is {tokens}; give at least 1.")
@@ -80,10 +79,7 @@ def paper(
         study = Study(
             model,
             {Path(source).name: load_model(source) for source in draft_model or []},
-            [
-                (prompt.task, encode_prompt(model, as_prompt(prompt.content, chat, model)))
-                for prompt in questions
-            ],
+            [(prompt.task, encoded(prompt, chat, model)) for prompt in questions],
             corpora,
         )
         conditions = {

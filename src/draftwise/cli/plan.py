@@ -24,7 +24,7 @@ from draftwise.cli.options import (
     TopPOption,
     TrustRemoteCode,
 )
-from draftwise.cli.prompt import as_prompt
+from draftwise.cli.prompt import encoded, naming
 from draftwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ def plan(
     ],
     prompts_per_task: Annotated[int, typer.Option(help="How many prompts to take of each task.")] = 2,
     max_new_tokens: Annotated[int, typer.Option(help="Tokens that the target writes for each.")] = 128,
-    max_draft_tokens: Annotated[int, typer.Option(help="The most tokens to draft that are looked at.")] = 16,
+    max_draft_tokens: Annotated[
+        int, typer.Option(help="The greatest constant number of draft tokens to look at.")
+    ] = 16,
     temperature: TemperatureOption = 0.0,
     top_k: TopKOption = None,
     top_p: TopPOption = 1.0,
@@ -99,7 +101,7 @@ def plan(
     load_model = Loader(engine, None, device, threads, trust_remote_code)
     plans: list[Plan] = []
     checks: list[list[Checked]] = []
-    precisions = dtype or _conversions(target, engine, trust_remote_code)
+    precisions = dict.fromkeys(dtype or []) or _conversions(target, engine, trust_remote_code)
     for precision in precisions:
         model = replace(load_model, dtype=precision)(target, states_read(wanted))
         guessers = make_drafters(wanted, model, load_model)
@@ -153,21 +155,31 @@ def _plan(
     seed: int,
     remeasure: bool,
 ) -> "Plan":
-    """Have the target write, and predict on that."""
+    """Have the target write, and predict on that; what cannot be is refused before anything is timed."""
+    from draftwise.models.base import refuse_encoder
+    from draftwise.planning.guesses import refuse_unpredictable
     from draftwise.planning.profile import profile_for
     from draftwise.planning.recommend import make_plan
     from draftwise.planning.text import write_text
     from draftwise.progress import shown
+    from draftwise.request import Request
 
-    texts = []
+    refuse_encoder(model, "planning")
+    read = [encoded(prompt, chat, model) for prompt in prompts]
+    for prompt, token_ids in zip(prompts, read, strict=True):
+        with naming(prompt.where):
+            Request(token_ids, sampling=sampling, max_new_tokens=max_new_tokens).sequence(model)
     drafters = list(guessers.values())
+    for drafter in drafters:
+        refuse_unpredictable(model, drafter, read[0])
+    texts = []
     with shown(None) as progress:
         profile_for(model, drafters, remeasure=remeasure, progress=progress)  # by which they draft
-        for done, prompt in enumerate(prompts, start=1):
+        for done, (prompt, token_ids) in enumerate(zip(prompts, read, strict=True), start=1):
             texts.append(
                 write_text(
                     model,
-                    as_prompt(prompt.content, chat, model),
+                    token_ids,
                     task=prompt.task,
                     sampling=sampling,
                     max_new_tokens=max_new_tokens,

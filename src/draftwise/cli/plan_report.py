@@ -34,8 +34,9 @@ def _show_one(console: Any, plan: "Plan", checked: "Sequence[Checked]") -> None:
         f"{len(tasks)} tasks; timings spread by {plan.profile.spread:.0%}"
     )
     console.print(_overview(plan))
-    console.print(_by_length(plan))
-    if len(tasks) > 1:
+    if plan.candidates:
+        console.print(_by_length(plan))
+    if plan.candidates and len(tasks) > 1:
         console.print(_by_task(plan, tasks))
     console.print(verdict(plan))
     if checked:
@@ -164,7 +165,7 @@ def _plan_object(plan: "Plan") -> dict[str, Any]:
         "verify_seconds": {context: plan.profile.verify_seconds(context) for context in plan.profile.verify},
         "plain": _choice_object(plan, plan.plain),
         "drafters": [_candidate_object(plan, candidate) for candidate in plan.candidates],
-        "auto": _choice_object(plan, plan.auto) if plan.auto else None,
+        "auto": {"drafter": plan.auto.drafter, **_choice_object(plan, plan.auto)} if plan.auto else None,
         "best": {"drafter": plan.best.drafter, "num_draft_tokens": plan.best.num_draft_tokens},
         "margin": plan.margin,
         "verdict": verdict(plan),

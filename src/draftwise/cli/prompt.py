@@ -1,13 +1,16 @@
 """The prompt of a command line: an argument, a file, standard input; raw text or a chat message."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from draftwise.errors import OptionError, PromptError
+from draftwise.errors import DraftwiseError, OptionError, PromptError
 
 if TYPE_CHECKING:
     from draftwise.models.base import LanguageModel
+    from draftwise.planning.prompts import Prompt as Line
     from draftwise.prompt import Prompt
 
 
@@ -48,3 +51,20 @@ def as_prompt(prompt: "Prompt", chat: bool | None, model: "LanguageModel") -> "P
     if chat is None:
         chat = model.tokenizer is not None and model.tokenizer.has_chat_template
     return [{"role": "user", "content": prompt}] if chat else prompt
+
+
+def encoded(line: "Line", chat: bool | None, model: "LanguageModel") -> list[int]:
+    """The token ids of a prompt of a file; raises what `encode_prompt` raises, naming file and line."""
+    from draftwise.prompt import encode_prompt
+
+    with naming(line.where):
+        return encode_prompt(model, as_prompt(line.content, chat, model))
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Put before an error where the fault is."""
+    try:
+        yield
+    except DraftwiseError as error:
+        raise type(error)(f"{where}: {error}") from None

@@ -1,7 +1,7 @@
 """A prediction beside what then happened: the choices run in turns with plain decoding."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import median
 
 from draftwise.decoding import generate
@@ -115,14 +115,23 @@ def _measured(
 def _totals(repeated: Sequence[tuple[Step, ...]]) -> Prediction:
     """What a generation did after the pass that read its prompt, run several times with one seed.
 
-    The runs take the same steps, so that the seconds of each can be the median of its own.
+    Where the runs took the same steps, the seconds of each are the median of its own; a drafter that learns
+    from one text to the next guesses otherwise each time, and it is the mean of the runs.
     """
-    steps = repeated[0]
+    taken = [[(step.drafted, step.emitted) for step in steps] for steps in repeated]
+    if all(steps == taken[0] for steps in taken):
+        seconds = [median(step.seconds.total for step in same) for same in zip(*repeated, strict=True)]
+        return _total(repeated[0], seconds)
+    each = [_total(steps, [step.seconds.total for step in steps]) for steps in repeated]
+    return Prediction(*(part / len(each) for part in astuple(sum(each, Prediction()))))
+
+
+def _total(steps: Sequence[Step], seconds: Sequence[float]) -> Prediction:
     return Prediction(
         tokens=sum(len(step.emitted) for step in steps),
         passes=len(steps),
         drafted=sum(len(step.drafted) for step in steps),
-        seconds=sum(median(step.seconds.total for step in same) for same in zip(*repeated, strict=True)),
+        seconds=sum(seconds),
     )
 
 

@@ -65,6 +65,14 @@ def guesses(
                 sampler = sampler.after([token_id])
 
 
+def refuse_unpredictable(target: LanguageModel, drafter: Drafter, prompt_ids: Sequence[int]) -> None:
+    """Raise what `guesses` would on any text: one guess at the end of a prompt tells."""
+    *before, last = (*prompt_ids[:1], *prompt_ids)
+    text = Text("", tuple(before), (last,), 1, SamplingParams(), ())
+    for _ in guesses(target, drafter, text, [text.sampling], 2):
+        pass
+
+
 @contextmanager
 def _listening(
     target: LanguageModel, state: DraftState, text: Text

@@ -37,6 +37,7 @@ def _speedups(axes: "Axes", plan: Plan, checked: Sequence[Checked]) -> None:
     axes.set_title("predicted speed-up by draft tokens", loc="left")
     axes.set_xlabel("draft tokens (γ)")
     axes.set_ylabel("speed-up over plain decoding")
+    _whole_numbers(axes)
     axes.axhline(1.0, color=GREY, linewidth=1.2, linestyle="--", label="plain decoding")
     for candidate, look in _looks(plan):
         choices = [plan.plain, *candidate.choices]
@@ -74,25 +75,38 @@ def _speedups(axes: "Axes", plan: Plan, checked: Sequence[Checked]) -> None:
             label="measured",
         )
     axes.set_ylim(0, 1.15 * max(plan.speedup(plan.best), *measured.values(), 1.0))
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, frameon=False)
 
 
 def _auto(axes: "Axes", plan: Plan, auto: Choice) -> None:
     """A place of its own, beyond the last γ: it has no constant one."""
     place, speedup = _place(plan, auto.num_draft_tokens), plan.speedup(auto)
-    axes.plot(place, speedup, linestyle="none", marker="*", markersize=13, color=INK, label="auto")
-    axes.annotate(
-        f"{speedup:.2f}", (place, speedup), xytext=(0, -18), textcoords="offset points", ha="center"
+    axes.plot(
+        place,
+        speedup,
+        linestyle="none",
+        marker="o",
+        markersize=13,
+        markerfacecolor="none",
+        color=INK,
+        label="auto",
     )
-    lengths = [length for length in axes.get_xticks() if 0 <= length <= place - 2 and length == int(length)]
+    axes.annotate(f"{speedup:.2f}", (place, speedup), xytext=(0, 12), textcoords="offset points", ha="center")
+    lengths = [length for length in axes.get_xticks() if 0 <= length <= place - 2]
     axes.set_xticks([*lengths, place], [*(f"{length:g}" for length in lengths), "auto"])
+
+
+def _whole_numbers(axes: "Axes") -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _place(plan: Plan, num_draft_tokens: int | Literal["auto"]) -> int:
     """Where a choice stands on the axis of γ."""
     if num_draft_tokens != "auto":
         return num_draft_tokens
-    return 2 + max(len(candidate.choices) for candidate in plan.candidates)
+    return 2 + max(len(each.choices) for each in plan.candidates)
 
 
 def _acceptance(axes: "Axes", plan: Plan) -> None:
@@ -103,8 +117,7 @@ def _acceptance(axes: "Axes", plan: Plan) -> None:
     for candidate, look in _looks(plan):
         rates = candidate.acceptance.by_position
         axes.plot(range(1, len(rates) + 1), rates, markersize=4, **look)
-    if len(plan.candidates) > 1:
-        axes.legend(frameon=False)
+    _whole_numbers(axes)
 
 
 def _passes(axes: "Axes", plan: Plan) -> None:

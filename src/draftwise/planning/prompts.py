@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from draftwise.chat_template import Message
+from draftwise.chat_template import Message, text_of
 from draftwise.errors import PromptError
 
 # Spec-Bench has turns, HumanEval and most others a prompt, GSM8K a question.
@@ -18,28 +18,31 @@ _TASK_FIELDS = ("category", "task", "family", "source")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt, text or chat messages, and the task that it is an example of."""
+    """One prompt, text or chat messages, and the task that it is an example of.
+
+    `where`: in which file and line it stands, for errors.
+    """
 
     task: str
     content: str | tuple[Message, ...]
+    where: str = field(default="", compare=False, repr=False)
 
     @property
     def text(self) -> str:
         """The text, or those of the messages, a blank line between them."""
         if isinstance(self.content, str):
             return self.content
-        texts = (message.get("content") for message in self.content)
-        return "\n\n".join(text for text in texts if isinstance(text, str))
+        return "\n\n".join(text_of(message.get("content")) or "" for message in self.content)
 
 
 def read_prompts(file: Path) -> list[Prompt]:
     """The prompts of a JSONL file, one object a line, or of a text file, which is one prompt.
 
     A line has its text under `turns` (the first is taken, as in Spec-Bench), `prompt` (HumanEval), `question`
-    or `text`, or chat messages under `messages`, up to the last one that is not the assistant's. It may name
-    its task under `category`, `task`, `family` or `source`; without one, the task is the name of the file. A
-    line with a faulty program (HumanEvalPack, QuixBugs) asks to mend it. Raises PromptError, which names file
-    and line.
+    or `text`; one with `messages` is a conversation, up to the last message that is not the assistant's. It
+    may name its task under `category`, `task`, `family` or `source`; without one, the task is the name of the
+    file. A line with a faulty program (HumanEvalPack, QuixBugs) asks to mend it. Raises PromptError, which
+    names file and line.
     """
     try:
         content = file.read_text(encoding="utf-8-sig")
@@ -50,7 +53,7 @@ def read_prompts(file: Path) -> list[Prompt]:
     if not content.strip():
         raise PromptError(f"{file} holds no prompt; give a JSONL file of prompts or a text.")
     if file.suffix not in (".jsonl", ".json"):
-        return [Prompt(file.stem, content)]
+        return [Prompt(file.stem, content, str(file))]
     lines = [(number, line) for number, line in enumerate(content.split("\n"), start=1) if line.strip()]
     return [_prompt(line, file, number) for number, line in lines]
 
@@ -64,29 +67,32 @@ def some_of_each_task(prompts: Iterable[Prompt], count: int) -> list[Prompt]:
 
 
 def _prompt(line: str, file: Path, number: int) -> Prompt:
+    where = f"line {number} of {file}"
     try:
         fields = json.loads(line)
-    except ValueError:
-        raise PromptError(f"line {number} of {file} is not JSON; give one object a line.") from None
+    except (ValueError, RecursionError):
+        raise PromptError(f"{where} is not JSON; give one object a line.") from None
     if not isinstance(fields, dict):
         fields = {"text": fields}
-    content = _messages(fields) or _to_mend(fields) or _first(fields, _TEXT_FIELDS)
-    if isinstance(content, list) and content:
-        content = content[0]
-    if not isinstance(content, str | tuple) or not content:
-        raise PromptError(
-            f"line {number} of {file} has no text under {', '.join(_TEXT_FIELDS)}, and no messages."
-        )
-    return Prompt(str(_first(fields, _TASK_FIELDS) or file.stem), content)
+    task = str(_first(fields, _TASK_FIELDS) or file.stem)
+    if "messages" in fields:
+        return Prompt(task, _asked(fields["messages"], where), where)
+    text = _to_mend(fields) or _first(fields, _TEXT_FIELDS)
+    if isinstance(text, list) and text:
+        text = text[0]
+    if not isinstance(text, str) or not text:
+        raise PromptError(f"{where} has no text under {', '.join(_TEXT_FIELDS)}, and no messages.")
+    return Prompt(task, text, where)
 
 
-def _messages(fields: Mapping[str, Any]) -> tuple[Message, ...]:
-    """The chat messages of a row, less what was answered to the last of them; none if it has none."""
-    messages = fields.get("messages")
+def _asked(messages: Any, where: str) -> tuple[Message, ...]:
+    """Chat messages, less what was answered to the last of them."""
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        return ()
+        raise PromptError(f"the messages of {where} are no list of objects with a role and a content.")
     asked = [place for place, message in enumerate(messages, 1) if message.get("role") != "assistant"]
-    return tuple(messages[: max(asked, default=0)])
+    if not asked:
+        raise PromptError(f"the messages of {where} ask nothing; give one that is not the assistant's.")
+    return tuple(messages[: max(asked)])
 
 
 def _to_mend(fields: Mapping[str, Any]) -> str | None:

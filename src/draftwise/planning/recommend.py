@@ -206,6 +206,11 @@ def _memory_cost(drafter: Drafter, target: LanguageModel) -> float:
 def verdict(plan: Plan) -> str:
     """One sentence: what to do."""
     best = plan.best
+    if not plan.plain.total.tokens:
+        return (
+            f"There is nothing to judge by: {plan.target} wrote one token after each of these prompts, with "
+            "the pass that read it."
+        )
     if not best.num_draft_tokens:
         return f"Do not speculate: plain decoding of {plan.target} is fastest for these prompts."
     how_far = (
