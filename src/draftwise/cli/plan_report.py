@@ -68,7 +68,7 @@ def _overview(plan: "Plan") -> Any:
         )
     if plan.auto:
         table.add_row(
-            plan.auto.drafter,
+            _name(plan.auto),
             str(plan.auto.num_draft_tokens),
             "–",
             f"{plan.auto.total.tokens_per_pass:.2f}",
@@ -114,13 +114,18 @@ def _checked(checked: "Sequence[Checked]") -> Any:
     table = _table("predicted against measured", ["drafter, γ", "task", "tokens/pass", "speed-up", "ratio"])
     for one in checked:
         table.add_row(
-            f"{one.choice.drafter}, {one.choice.num_draft_tokens}",
+            f"{_name(one.choice)}, {one.choice.num_draft_tokens}",
             one.task,
             f"{one.predicted.tokens_per_pass:.2f} / {one.measured.tokens_per_pass:.2f}",
             f"{one.predicted_speedup:.2f} / {one.speedup:.2f}",
             f"{one.ratio:.3f}",
         )
     return table
+
+
+def _name(choice: "Choice") -> str:
+    """Auto is of all that have rows of their own, whose names would not fit into one."""
+    return "all" if choice.num_draft_tokens == "auto" else choice.drafter
 
 
 def _table(title: str, columns: Sequence[str]) -> Any:
