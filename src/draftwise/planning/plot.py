@@ -39,6 +39,7 @@ def _speedups(axes: "Axes", plan: Plan, checked: Sequence[Checked]) -> None:
     axes.set_ylabel("speed-up over plain decoding")
     _whole_numbers(axes)
     axes.axhline(1.0, color=GREY, linewidth=1.2, linestyle="--", label="plain decoding")
+    leading = next((choice for choice in plan.ranking if choice.num_draft_tokens not in (0, "auto")), None)
     for candidate, look in _looks(plan):
         choices = [plan.plain, *candidate.choices]
         lengths = [_place(plan, choice.num_draft_tokens) for choice in choices]
@@ -55,7 +56,7 @@ def _speedups(axes: "Axes", plan: Plan, checked: Sequence[Checked]) -> None:
         axes.annotate(
             f"{plan.speedup(best):.2f}",
             (_place(plan, best.num_draft_tokens), plan.speedup(best)),
-            xytext=(0, -18),
+            xytext=(0, 10 if best is leading else -18),
             textcoords="offset points",
             ha="center",
             color=look["color"],
@@ -123,6 +124,7 @@ def _acceptance(axes: "Axes", plan: Plan) -> None:
 def _passes(axes: "Axes", plan: Plan) -> None:
     axes.set_title("verification curve T(n)", loc="left")
     axes.set_xlabel("positions in a target pass (n)")
+    _whole_numbers(axes)
     axes.set_ylabel("milliseconds")
     for index, (context, points) in enumerate(plan.profile.verify.items()):
         widths = list(points)
