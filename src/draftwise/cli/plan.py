@@ -158,7 +158,7 @@ def _plan(
     """Have the target write, and predict on that; what cannot be is refused before anything is timed."""
     from draftwise.models.base import refuse_encoder
     from draftwise.planning.guesses import refuse_unpredictable
-    from draftwise.planning.profile import profile_for
+    from draftwise.planning.profile import BUDGET, profile_for
     from draftwise.planning.recommend import make_plan
     from draftwise.planning.text import write_text
     from draftwise.progress import shown
@@ -174,7 +174,8 @@ def _plan(
         refuse_unpredictable(model, drafter, read[0])
     texts = []
     with shown(None) as progress:
-        profile_for(model, drafters, remeasure=remeasure, progress=progress)  # by which they draft
+        # By which they draft, and on which the whole plan rests.
+        profile_for(model, drafters, budget=3 * BUDGET, remeasure=remeasure, progress=progress)
         for done, (prompt, token_ids) in enumerate(zip(prompts, read, strict=True), start=1):
             texts.append(
                 write_text(
