@@ -20,11 +20,13 @@ _BEFORE = np.exp(-0.5 * _SHIFTS**2)
 _BEFORE /= _BEFORE.sum()
 _ACCEPTED = 1 / (1 + 2 ** -(np.array([*_OCTAVES, _UNKNOWN_OCTAVE])[:, None] + _SHIFTS))  # `[kinds, shifts]`
 _HAZARD = 0.01  # the chance that the text has become another at a step: what was learnt holds no more
+_ANEW = _HAZARD * _BEFORE
 _FORGET = 0.995  # what is left of an observation after each later step
 # Log of how much likelier the shift alone makes what happens, for what kinds learnt to be dropped.
 _DOUBT = 5.0
 _PRIOR_WEIGHT = 8.0  # observations that the prior counts for
 _CHAINED_WEIGHT = 16.0  # those of the kind before, where kinds are alike
+_LEAST_UNIT = 1e-6  # observations are kept in another one when it has shrunk below this
 
 
 class Acceptance:
@@ -101,7 +103,7 @@ class Acceptance:
         for kind, right in zip(kinds, outcomes, strict=True):
             if not right:
                 likely *= 1 - _ACCEPTED[kind]
-        weighted = (_HAZARD * _BEFORE + (1 - _HAZARD) * self._shift) * likely
+        weighted = (_ANEW + (1 - _HAZARD) * self._shift) * likely
         total = float(weighted.sum())
         self._shift = weighted / total
         return total
@@ -123,41 +125,51 @@ class Acceptance:
             rates.forget(0.0 if misled else _FORGET)
 
     def _estimate(self) -> None:
-        *by_confidence, unknown = (_ACCEPTED @ self._shift).tolist()
+        *by_confidence, self._unknown = (_ACCEPTED @ self._shift).tolist()
         self._confidence_rates = self._by_confidence.given(by_confidence)
         self._following_rates = self._after_confidence.given(self._confidence_rates)
-        self._position_rates = self._by_position.chained(unknown)
+        self._chained: list[float] = []  # until asked for
+
+    @property
+    def _position_rates(self) -> list[float]:
+        self._chained = self._chained or self._by_position.chained(self._unknown)
+        return self._chained
 
 
 class _Rates:
     """Acceptance rates of several kinds of tokens, recent observations counting most."""
 
     def __init__(self, size: int) -> None:
-        self._accepted = np.zeros(size)
-        self._tried = np.zeros(size)
+        # In units of what is left of the first observation, so that forgetting touches none of them.
+        self._accepted = [0.0] * size
+        self._tried = [0.0] * size
+        self._unit = 1.0
 
     def forget(self, kept: float) -> None:
         """Keep a share of what was observed."""
-        self._accepted *= kept
-        self._tried *= kept
+        self._unit *= kept
+        if self._unit < _LEAST_UNIT:
+            self._accepted = [self._unit * accepted for accepted in self._accepted]
+            self._tried = [self._unit * tried for tried in self._tried]
+            self._unit = 1.0
 
     def observe(self, kind: int, accepted: float, weight: float = 1.0) -> None:
-        self._accepted[kind] += weight * accepted
-        self._tried[kind] += weight
+        self._accepted[kind] += weight * accepted / self._unit
+        self._tried[kind] += weight / self._unit
 
     def given(self, priors: Rows[float]) -> list[float]:
         """The rates; a kind that was hardly seen of late has about that of its prior."""
-        weighted = zip(self._accepted.tolist(), self._tried.tolist(), priors, strict=True)
+        unit = self._unit
         return [
-            (accepted + _PRIOR_WEIGHT * prior) / (tried + _PRIOR_WEIGHT)
-            for accepted, tried, prior in weighted
+            (unit * accepted + _PRIOR_WEIGHT * prior) / (unit * tried + _PRIOR_WEIGHT)
+            for accepted, tried, prior in zip(self._accepted, self._tried, priors, strict=True)
         ]
 
     def chained(self, prior: float) -> list[float]:
         """The rates, where each kind is the prior of the next."""
         rates = []
-        for accepted, tried in zip(self._accepted.tolist(), self._tried.tolist(), strict=True):
-            prior = (accepted + _CHAINED_WEIGHT * prior) / (tried + _CHAINED_WEIGHT)
+        for accepted, tried in zip(self._accepted, self._tried, strict=True):
+            prior = (self._unit * accepted + _CHAINED_WEIGHT * prior) / (self._unit * tried + _CHAINED_WEIGHT)
             rates.append(prior)
         return rates
 

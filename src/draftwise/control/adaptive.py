@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from collections.abc import Sequence as Rows
 from itertools import accumulate, zip_longest
-from operator import mul
 
 from draftwise.control.acceptance import MOST, Acceptance
 from draftwise.control.base import Limit, UpTo
@@ -16,6 +15,7 @@ _EXPLORED = 0.01  # the share of the time that may be lost to drafts that do not
 # The rate before there is one, in tokens a plain step, and how many steps it counts for: what is dear to
 # begin, as with a draft model that has to read the prompt, waits for what is cheaper to show what it brings.
 _HOPED, _PRIOR_STEPS = 1.5, 8
+_NEGLIGIBLE = 0.01  # a token so unlikely pays for nothing
 _PATIENCE = 32  # steps between trials of a drafter, at most
 
 
@@ -270,9 +270,18 @@ class Reckoned:
     def _survivals(
         self, drafter: int, num_drafted: int, confidence: float | None, parent: int, depth: int
     ) -> list[float]:
-        """How likely the next token, and each that follows it, is accepted with all before it."""
-        ahead = self._ahead(drafter, confidence, parent, depth)[: self._room - num_drafted]
-        return list(accumulate(ahead, mul, initial=self._survival[parent + 1]))[1:]
+        """How likely the next token, and each that follows it, is accepted with all before it.
+
+        As far as that is likely enough to pay for anything, and of the next one at least.
+        """
+        survivals: list[float] = []
+        survival = self._survival[parent + 1]
+        for chance in self._ahead(drafter, confidence, parent, depth)[: self._room - num_drafted]:
+            survival *= chance
+            if survival < _NEGLIGIBLE and survivals:
+                break
+            survivals.append(survival)
+        return survivals
 
     def _ahead(self, drafter: int, confidence: float | None, parent: int, depth: int) -> Rows[float]:
         """The probabilities of the next token and those after it, each given that all before are accepted."""
