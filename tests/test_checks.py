@@ -112,6 +112,11 @@ def test_text_is_no_list_of_prompts() -> None:
         audit(MODEL, PromptLookup(), "abc")
 
 
+def test_an_array_of_no_axes_is_no_list_of_prompts() -> None:
+    with pytest.raises(OptionError, match="give a list of prompts"):
+        generate_batch(MODEL, np.array(5))  # type: ignore[arg-type]
+
+
 def test_stop_strings_are_text() -> None:
     with pytest.raises(OptionError, match="stop_token_ids"):
         StopConditions(3, stop_strings=(5,))  # type: ignore[arg-type]

@@ -35,10 +35,14 @@ def yes_or_no(name: str, value: object) -> None:
     of_kind(name, value, bool, "True or False")
 
 
+def is_lone(value: object) -> bool:
+    """Whether this is an array of no axes or a number of numpy's, which look as if they held several."""
+    return getattr(value, "shape", None) == ()
+
+
 def listed(name: str, value: object, wanted: str) -> tuple[Any, ...]:
     """What a list or another collection holds; raises OptionError for anything else, and for text."""
-    is_lone = getattr(value, "shape", None) == ()  # an array of no axes
-    if not isinstance(value, Collection) or is_lone or isinstance(value, str | bytes | Mapping | type):
+    if not isinstance(value, Collection) or is_lone(value) or isinstance(value, str | bytes | Mapping | type):
         raise OptionError(f"{name} is {value!r}; give {wanted}.")
     return tuple(value)
 

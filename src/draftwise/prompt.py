@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwise.chat_template import Message
-from draftwise.checks import whole_number
+from draftwise.checks import is_lone, whole_number
 from draftwise.errors import OptionError, PromptError
 from draftwise.models.base import LanguageModel, refuse_no_model
 from draftwise.tokenizer import Tokenizer
@@ -41,8 +41,7 @@ def encode_output(target: LanguageModel, output: str | Tokens[int]) -> list[int]
 
 
 def _encode(target: LanguageModel, prompt: Prompt, tokenizer: Tokenizer | None) -> list[int]:
-    is_lone = getattr(prompt, "shape", None) == ()  # an array of no axes, or a number of numpy's
-    if isinstance(prompt, bytes | Mapping) or is_lone or not hasattr(prompt, "__getitem__"):
+    if isinstance(prompt, bytes | Mapping) or is_lone(prompt) or not hasattr(prompt, "__getitem__"):
         raise PromptError(NO_PROMPT)
     if len(prompt) == 0:
         raise PromptError(EMPTY_PROMPT)

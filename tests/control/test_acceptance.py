@@ -52,6 +52,17 @@ def test_an_abrupt_change_is_noticed(before: float, after: float) -> None:
     assert acceptance.ahead(0, 0.5)[0] == pytest.approx(after, abs=0.2)
 
 
+def test_thousands_of_steps_are_remembered_as_hundreds_are() -> None:
+    few, many = Acceptance(), Acceptance()
+    many.observe([0.5], 0)
+    learn(many, [0.7], [0.5], 4000, seed=0)
+    learn(few, [0.7], [0.5], 1200, seed=0)
+    assert many.ahead(0, 0.5)[0] == pytest.approx(0.7, abs=0.1)
+    learn(few, [0.95], [0.5], 300, seed=1)
+    learn(many, [0.95], [0.5], 300, seed=1)
+    assert many.ahead(0, 0.5)[0] == pytest.approx(few.ahead(0, 0.5)[0], abs=0.05)
+
+
 def test_a_long_copy_counts_for_less_than_as_many_drafts() -> None:
     once, often = Acceptance(), Acceptance()
     once.observe([0.8] * 9, 9)
