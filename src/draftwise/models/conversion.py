@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Hidden states by the numbers of `models.base.Tap`, or what gives them for a model of so many layers.
 HiddenStates = Sequence[int] | Callable[[int], Sequence[int]]
-RECIPE = 1  # raised whenever a conversion of the same source comes out differently
+RECIPE = 2  # raised whenever a conversion of the same source comes out differently
 _log = logging.getLogger("draftwise")
 _NEEDED = ("onnx_ir", "onnxruntime_genai", "torch", "transformers")
 

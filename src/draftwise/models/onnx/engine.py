@@ -8,10 +8,10 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from draftwise.checks import whole_number
 from draftwise.errors import ModelError, OptionError, UnsupportedError
 from draftwise.models.base import Encoder, Tap
 from draftwise.models.onnx.manifest import NUM_LOGITS, SHARED_WEIGHTS, Manifest, hidden_state_name
+from draftwise.models.onnx.options import PROVIDERS, session_options
 from draftwise.models.onnx.probe import remembered_width_invariant
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits, Source
@@ -237,10 +237,10 @@ class _Row:
 
 def load_onnx(folder: Path, *, threads: int | None = None, name: str | None = None) -> OnnxModel:
     """Load a folder that `draftwise convert` wrote; raises ModelError where it is not one or is not whole."""
-    options = _session_options(threads)
+    options = session_options(threads)
     try:
         manifest = Manifest.read(folder)
-        session = ort.InferenceSession(folder / "model.onnx", options, ["CPUExecutionProvider"])
+        session = ort.InferenceSession(folder / "model.onnx", options, PROVIDERS)
     except Exception as error:  # ONNX Runtime's errors have no common base
         raise ModelError(
             f"{folder} is not a whole converted model ({error}); run `draftwise convert` again."
@@ -252,15 +252,3 @@ def load_onnx(folder: Path, *, threads: int | None = None, name: str | None = No
     model.shared_weights = shared if shared.is_file() else None
     model.weight_bytes = sum(file.stat().st_size for file in folder.glob("model.onnx*"))
     return model
-
-
-def _session_options(threads: int | None) -> ort.SessionOptions:
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    if threads is not None:
-        if whole_number("threads", threads) < 1:
-            raise OptionError(f"threads is {threads}; give at least 1.")
-        options.intra_op_num_threads = threads
-    # Threads that spin after a pass would take the cores from a draft model in the same process.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    return options

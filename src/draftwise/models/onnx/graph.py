@@ -152,7 +152,7 @@ def _quantize_rows(graph: ir.Graph, activations: ir.Value) -> list[ir.Node]:
     unit = ir.node("Div", [activations, largest.outputs[0]])
     rounded = ir.node(
         "QuantizeLinear",
-        [unit.outputs[0], _constant(graph, "draftwise.unit", np.float32(1 / 127)), _zero_point(graph)],
+        [unit.outputs[0], _constant(graph, "draftwise.unit", np.float32(1 / 127)), _middle(graph)],
     )
     return [size, largest, unit, rounded]
 
@@ -160,17 +160,16 @@ def _quantize_rows(graph: ir.Graph, activations: ir.Value) -> list[ir.Node]:
 def _rowwise(
     graph: ir.Graph, rows: ir.Value, largest: ir.Value, name: str, matrix: NDArray[np.float32]
 ) -> list[ir.Node]:
-    """Unsigned times unsigned, both around 128: that product cannot saturate on any x86 processor."""
+    """Unsigned rows around 128 times signed weights around 0, as integer dot products on x86 take them."""
     scale = _scale(matrix, axis=0)
     product = ir.node(
         "MatMulIntegerToFloat",
         [
             rows,
-            _constant(graph, f"{name}.uint8", _to_uint8(matrix, scale)),
+            _constant(graph, f"{name}.int8", _levels(matrix, scale).astype(np.int8)),
             _constant(graph, "draftwise.unit", np.float32(1 / 127)),
             _constant(graph, f"{name}.scale", scale.reshape(-1)),
-            _zero_point(graph),
-            _zero_point(graph),
+            _middle(graph),
         ],
         domain="com.microsoft",
     )
@@ -179,7 +178,9 @@ def _rowwise(
 
 def _in_8_bits(blocks: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
     scale = _scale(blocks, axis=2)
-    return scale, _to_uint8(blocks, scale)
+    levels = _levels(blocks, scale)
+    levels += 128
+    return scale, levels.astype(np.uint8)
 
 
 def _in_4_bits(blocks: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
@@ -199,15 +200,15 @@ def _scale(weights: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
     return np.where(largest > 0, largest / 127, 1).astype(np.float32)
 
 
-def _to_uint8(weights: NDArray[np.float32], scale: NDArray[np.float32]) -> NDArray[np.uint8]:
+def _levels(weights: NDArray[np.float32], scale: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Whole numbers from -127 to 127."""
     levels = weights / scale  # in place from here: an output head is the largest array of a conversion
-    np.rint(levels, out=levels)
-    levels += 128
-    return levels.astype(np.uint8)
+    return np.rint(levels, out=levels)
 
 
-def _zero_point(graph: ir.Graph) -> ir.Value:
-    return _constant(graph, "draftwise.zero_point", np.uint8(128))
+def _middle(graph: ir.Graph) -> ir.Value:
+    """The byte that stands for zero in rows of activations."""
+    return _constant(graph, "draftwise.middle", np.uint8(128))
 
 
 def _constant_matmuls(graph: ir.Graph) -> Iterator[ir.Node]:

@@ -10,6 +10,7 @@ import onnxruntime as ort
 
 from draftwise.models.onnx.graph import quantize_matmuls
 from draftwise.models.onnx.manifest import Layout
+from draftwise.models.onnx.options import PROVIDERS, session_options
 
 WIDTHS = (2, 4, 8)
 # Products as a small model has them, and so many that the processor's caches do not hold the weights.
@@ -62,6 +63,4 @@ def _session(folder: Path, layout: Layout) -> ort.InferenceSession:
     quantize_matmuls(graph, layout, lambda stage, fraction: None)
     file = folder / f"{layout}.onnx"
     ir.save(ir.Model(graph, ir_version=10), file, external_data=f"{file.name}.data")
-    options = ort.SessionOptions()
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    return ort.InferenceSession(file, options, ["CPUExecutionProvider"])
+    return ort.InferenceSession(file, session_options(), PROVIDERS)

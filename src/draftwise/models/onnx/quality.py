@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from draftwise.errors import UnsupportedError
 from draftwise.models.onnx.manifest import NUM_LOGITS
+from draftwise.models.onnx.options import PROVIDERS, session_options
 from draftwise.tokenizer import Tokenizer
 
 MAX_TOKENS = 800
@@ -26,16 +27,12 @@ def mean_negative_log_likelihood(
 ) -> float:
     """Nats for each token of the fixed text, read in one pass without a cache.
 
-    `repack`: as the engine does, let ONNX Runtime rearrange the weights; of a float model that would be a
-    second copy in memory. Raises UnsupportedError for a graph that ONNX Runtime cannot run.
+    `repack`: as for `session_options`. Raises UnsupportedError for a graph that ONNX Runtime cannot run.
     """
     token_ids = np.array([tokenizer.encode(fixed_text())[: min(MAX_TOKENS, max_length)]], np.int64)
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.disable_prepacking", "0" if repack else "1")
     feed: dict[str, NDArray[np.generic]] = {"input_ids": token_ids, "attention_mask": np.ones_like(token_ids)}
     try:
-        session = ort.InferenceSession(graph, options, ["CPUExecutionProvider"])
+        session = ort.InferenceSession(graph, session_options(repack=repack), PROVIDERS)
         for value in session.get_inputs():
             if value.name == NUM_LOGITS:
                 feed[NUM_LOGITS] = np.array([token_ids.shape[1]])
