@@ -10,7 +10,8 @@ auto's speed over that of plain decoding in the same mode; `width_1`: over plain
 fastest for the family, known in hindsight; `match_rule`: over prompt lookup with a table of numbers by the
 length of the match, made by hand; `oracle`: over auto's own drafts, had it known how many tokens of each
 would be accepted (2211.17192, section 3.5); each with its worst and mean over the families.
-Prints one JSON object.
+Where text is sampled each round has its seed, so that all but a draft model write the same text, as far as
+width 1 has the same bits; and auto goes by costs as they were measured. Prints one JSON object.
 """
 
 import argparse
@@ -49,7 +50,7 @@ STAIRCASE = ((1, 1), (2, 3), (4, 5), (6, 7), (10, 11))
 RULE = "lookup by match length"
 APART = ("width 1", RULE, "oracle")  # no constant choices
 AGAINST = {"plain": "plain", "width_1": "width 1", "match_rule": RULE, "oracle": "oracle"}
-Decode = Callable[[Messages, float], Generation]
+Decode = Callable[[Messages, float, int], Generation]
 
 
 def seconds_a_token(generation: Generation) -> float:
@@ -79,12 +80,13 @@ def ways(
     """The ways to decode that are compared, by name."""
 
     def way(drafters: list[Drafter], number: int | Literal["auto"], width_invariant: bool = True) -> Decode:
-        return lambda prompt, temperature: generate(
+        return lambda prompt, temperature, seed: generate(
             target,
             prompt,
             drafter=drafters,
             num_draft_tokens=number,
             sampling=SamplingParams(temperature),
+            seed=seed if temperature else None,
             max_new_tokens=max_new_tokens,
             ignore_eos=True,
             width_invariant=width_invariant,
@@ -146,12 +148,12 @@ def main() -> None:
     for name in options.family or cases:
         prompts, temperature = cases[name]
         for decode in warming.values():  # what happens only once, the profile too, happens here
-            decode(prompts[0], temperature)
+            decode(prompts[0], temperature, 0)
         seconds: dict[str, list[list[float]]] = {way: [[] for _ in prompts] for way in (*compare, "oracle")}
         for turn in range(options.rounds):
             for place, prompt in enumerate(prompts):
                 for way, decode in list(compare.items())[:: 1 if turn % 2 else -1]:
-                    generation = decode(prompt, temperature)
+                    generation = decode(prompt, temperature, turn)
                     seconds[way][place].append(seconds_a_token(generation))
                     if way == "auto":
                         seconds["oracle"][place].append(oracle_seconds_a_token(generation, costs))
