@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from draftwise.models.load import load_tokenizer
 from tests.cli.conftest import Run
 from tests.cli.test_heads import save_heads
 from tests.tiny_folders import save_gguf
@@ -50,3 +51,25 @@ def test_a_failure_leaves_no_folder(run: Run, tmp_path: Path) -> None:
     assert (result.code, result.out) == (2, "")
     assert "cannot be read as GGUF" in result.err
     assert not list(out.parent.iterdir())
+
+
+def test_a_draft_model_may_know_only_what_comes_often_in_a_text(
+    run: Run, llama: Path, tmp_path: Path
+) -> None:
+    corpus, out = tmp_path / "corpus.txt", tmp_path / "few"
+    corpus.write_text("abacab", encoding="utf-8")
+    alone = run("convert", llama, "--out", out, "--vocabulary", 100)
+    assert (alone.code, alone.out) == (2, "")
+    assert "give one, with --corpus FILE" in alone.err
+    missing = run("convert", llama, "--out", out, "--corpus", tmp_path / "missing.txt")
+    assert (missing.code, missing.out) == (2, "")
+    assert "missing.txt" in missing.err
+    assert not out.exists()
+
+    converted = run("convert", llama, "--out", out, "--corpus", corpus, "--vocabulary", 100)
+    assert (converted.code, converted.err) == (0, "")
+    tokenizer = load_tokenizer(llama)
+    unseen = tokenizer.eos_token_ids - set(range(100))  # the first tokens fill up what the text lacks
+    assert f", guessing {100 + len(unseen)} of " in converted.out
+    generated = run("generate", "abacab", "--target", llama, "--draft-model", out, "--max-new-tokens", 9)
+    assert generated.code == 0

@@ -46,6 +46,13 @@ def witten_bell(
     return (followers[token_id] + len(followers) * back_off) / (followers.total() + len(followers))
 
 
+def test_the_most_frequent_come_first_and_of_the_unseen_the_first() -> None:
+    model = NgramModel.count([[4, 2, 4, 2, 4, 5]], 8, 1)
+    assert model.most_frequent(3) == [4, 2, 5]
+    assert model.most_frequent(5) == [4, 2, 5, 0, 1]
+    assert sorted(model.most_frequent(100)) == list(range(8))
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 3), max_size=12), min_size=1, max_size=4).filter(any),

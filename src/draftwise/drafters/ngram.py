@@ -13,6 +13,7 @@ from draftwise.drafters.draft_model import DraftModel
 from draftwise.errors import ModelError, OptionError, TokenizerMismatchError
 from draftwise.models.base import Encoder, Tap, refuse_taps
 from draftwise.models.context import ContextState
+from draftwise.sampling.distribution import likeliest
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Logits
 
@@ -148,6 +149,10 @@ class NgramModel:
     @property
     def context_length(self) -> int:
         return self.order - 1
+
+    def most_frequent(self, count: int) -> list[int]:
+        """That many tokens, or all there are, those that came most often, and of others the first ones."""
+        return likeliest(self._unigram, min(count, self.vocab_size))
 
     def logits_after(self, context: Sequence[int]) -> Logits:
         """Log probabilities `[vocabulary]` of the token after `context`."""

@@ -50,13 +50,19 @@ def is_converted(source: Source, precision: str) -> bool:
 
 
 def convert_source(
-    source: Source, out: Path, *, precision: str, progress: Progress, hidden_states: HiddenStates = ()
+    source: Source,
+    out: Path,
+    *,
+    precision: str,
+    progress: Progress,
+    hidden_states: HiddenStates = (),
+    vocabulary: Sequence[int] = (),
 ) -> "Manifest":
     """Fill the empty folder `out` with what the ONNX engine loads, and say what that lost.
 
-    `precision`: one of `models.onnx.convert.PRECISIONS`. `hidden_states`: what drafters will read. Raises
-    UnsupportedError for an architecture that cannot be exported, OptionError for a source that is converted
-    already.
+    `precision`: one of `models.onnx.convert.PRECISIONS`. `hidden_states`: what drafters will read.
+    `vocabulary`: the tokens that a draft model may guess, none meaning all. Raises UnsupportedError for an
+    architecture that cannot be exported, OptionError for a source that is converted already.
     """
     if source.kind is Kind.CONVERTED:
         raise OptionError(f"{source.name} is converted already; give the model that it came from.")
@@ -75,6 +81,7 @@ def convert_source(
         progress=progress,
         name=source.name,
         hidden_states=_numbers(source, hidden_states),
+        vocabulary=vocabulary,
     )
     if source.kind is Kind.TRANSFORMERS:
         return to_onnx(source.path, tokenizer_folder=tokenizer_folder(source, progress))

@@ -6,7 +6,6 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from draftwise.errors import OptionError
 from draftwise.models.onnx import options
 from draftwise.models.onnx.options import INNER, SATURATION, saturates, session_options
 
@@ -62,8 +61,3 @@ def test_where_the_product_overflows_weights_are_made_unsigned(
         assert session_options().get_session_config_entry(X64_PRECISION) == entry
     finally:
         saturates.cache_clear()
-
-
-def test_threads_below_one_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"threads is 0; give at least 1\."):
-        session_options(0)

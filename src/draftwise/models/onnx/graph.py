@@ -2,7 +2,7 @@
 
 Three changes: constant matrix products in 8 or 4 bits (layouts, below), the embedding table in 8 bits, and
 logits for only the last positions of a pass, so that a prompt's are never materialised. Where heads are to
-read hidden states, these become outputs.
+read hidden states, these become outputs; a draft model may get an output layer of few tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,10 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from draftwise.errors import UnsupportedError
+from draftwise.models.onnx.constants import constant
 from draftwise.models.onnx.hidden import embedding, expose, shared_weights
 from draftwise.models.onnx.manifest import NUM_LOGITS, SHARED_WEIGHTS, Layout
+from draftwise.models.onnx.vocabulary import restrict
 from draftwise.progress import Progress
 
 # Weights in a block. With 8 bits 128 are not width-invariant on every processor, and 32 slower and no better.
@@ -29,11 +31,13 @@ def rewrite(
     *,
     hidden_states: Sequence[int] = (),
     num_layers: int = 0,
+    vocabulary: Sequence[int] = (),
 ) -> None:
     """Read the float graph `source`, write the rewritten one to `out` and its weights to `out.data`.
 
     `hidden_states`: those that become outputs, by the numbers of `models.base.Tap`, of a model of
     `num_layers`; with them, what heads share with the model is written beside `out`, in float32.
+    `vocabulary`: the tokens that get logits, in order; none means all.
     """
     model = ir.load(source)
     graph = model.graph
@@ -46,6 +50,9 @@ def rewrite(
     _last_logits_only(graph, head)
     if layout is not Layout.FLOAT32:
         _compact_embedding(graph)
+    if vocabulary:
+        restrict(graph, head, vocabulary)
+    if layout is not Layout.FLOAT32:
         quantize_matmuls(graph, layout, progress)
     ir.save(model, out, external_data=f"{out.name}.data")
 
@@ -68,8 +75,8 @@ def _last_logits_only(graph: ir.Graph, head: ir.Node) -> None:
         [
             head.inputs[0],
             first.outputs[0],
-            _constant(graph, "draftwise.end", np.array([np.iinfo(np.int64).max])),
-            _constant(graph, "draftwise.sequence_axis", np.array([1])),
+            constant(graph, "draftwise.end", np.array([np.iinfo(np.int64).max])),
+            constant(graph, "draftwise.sequence_axis", np.array([1])),
         ],
     )
     graph.insert_before(head, [first, last])
@@ -84,8 +91,8 @@ def _compact_embedding(graph: ir.Graph) -> None:
     gather, transpose, weights = embedding(graph)
     scale = _scale(weights, axis=1)
     table_int8 = np.rint(weights / scale).astype(np.int8)
-    rows = ir.node("Gather", [_constant(graph, "draftwise.embedding", table_int8), input_ids])
-    scales = ir.node("Gather", [_constant(graph, "draftwise.embedding_scale", scale), input_ids])
+    rows = ir.node("Gather", [constant(graph, "draftwise.embedding", table_int8), input_ids])
+    scales = ir.node("Gather", [constant(graph, "draftwise.embedding_scale", scale), input_ids])
     whole = ir.node("Cast", [rows.outputs[0]], attributes={"to": ir.DataType.FLOAT})
     embedded = ir.node("Mul", [whole.outputs[0], scales.outputs[0]])
     _replace(graph, gather, [rows, scales, whole, embedded])
@@ -129,8 +136,8 @@ def _blockwise(
         "MatMulNBits",
         [
             activations,
-            _constant(graph, f"{name}.uint{bits}", levels),
-            _constant(graph, f"{name}.scale", scale.reshape(-1)),
+            constant(graph, f"{name}.uint{bits}", levels),
+            constant(graph, f"{name}.scale", scale.reshape(-1)),
         ],
         attributes={"K": inner, "N": columns, "bits": bits, "block_size": size, "accuracy_level": 4},
         domain="com.microsoft",
@@ -146,13 +153,13 @@ def _quantize_rows(graph: ir.Graph, activations: ir.Value) -> list[ir.Node]:
     size = ir.node("Abs", [activations])
     largest = ir.node(
         "ReduceMax",
-        [size.outputs[0], _constant(graph, "draftwise.last_axis", np.array([-1]))],
+        [size.outputs[0], constant(graph, "draftwise.last_axis", np.array([-1]))],
         attributes={"keepdims": 1},
     )
     unit = ir.node("Div", [activations, largest.outputs[0]])
     rounded = ir.node(
         "QuantizeLinear",
-        [unit.outputs[0], _constant(graph, "draftwise.unit", np.float32(1 / 127)), _middle(graph)],
+        [unit.outputs[0], constant(graph, "draftwise.unit", np.float32(1 / 127)), _middle(graph)],
     )
     return [size, largest, unit, rounded]
 
@@ -166,9 +173,9 @@ def _rowwise(
         "MatMulIntegerToFloat",
         [
             rows,
-            _constant(graph, f"{name}.int8", _levels(matrix, scale).astype(np.int8)),
-            _constant(graph, "draftwise.unit", np.float32(1 / 127)),
-            _constant(graph, f"{name}.scale", scale.reshape(-1)),
+            constant(graph, f"{name}.int8", _levels(matrix, scale).astype(np.int8)),
+            constant(graph, "draftwise.unit", np.float32(1 / 127)),
+            constant(graph, f"{name}.scale", scale.reshape(-1)),
             _middle(graph),
         ],
         domain="com.microsoft",
@@ -208,21 +215,11 @@ def _levels(weights: NDArray[np.float32], scale: NDArray[np.float32]) -> NDArray
 
 def _middle(graph: ir.Graph) -> ir.Value:
     """The byte that stands for zero in rows of activations."""
-    return _constant(graph, "draftwise.middle", np.uint8(128))
+    return constant(graph, "draftwise.middle", np.uint8(128))
 
 
 def _constant_matmuls(graph: ir.Graph) -> Iterator[ir.Node]:
     return (n for n in graph if n.op_type == "MatMul" and n.inputs[1].const_value is not None)
-
-
-def _constant(graph: ir.Graph, name: str, array: NDArray[np.generic] | np.generic) -> ir.Value:
-    """The initializer of that name, made when first asked for."""
-    if name not in graph.initializers:
-        tensor = ir.tensor(array, name=name)
-        graph.initializers[name] = ir.Value(
-            name=name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=tensor.shape
-        )
-    return graph.initializers[name]
 
 
 def _replace(graph: ir.Graph, node: ir.Node, new: list[ir.Node]) -> None:

@@ -1,4 +1,4 @@
-"""What a conversion lost: the mean negative log-likelihood of a fixed text, before and after."""
+"""What a conversion lost: the negative log-likelihood of a fixed text, before and after."""
 
 from functools import cache
 from importlib.resources import files
@@ -22,10 +22,10 @@ def fixed_text() -> str:
     return (files(__package__) / "fixed_text.txt").read_text(encoding="utf-8")
 
 
-def mean_negative_log_likelihood(
+def surprises(
     graph: Path, tokenizer: Tokenizer, head_size: int, max_length: int, *, repack: bool
-) -> float:
-    """Nats for each token of the fixed text, read in one pass without a cache.
+) -> NDArray[np.float64]:
+    """Nats of each token of the fixed text, read in one pass without a cache.
 
     `repack`: as for `session_options`. Raises UnsupportedError for a graph that ONNX Runtime cannot run.
     """
@@ -41,8 +41,8 @@ def mean_negative_log_likelihood(
         (logits,) = session.run(["logits"], feed)
     except Exception as error:  # ONNX Runtime's errors have no common base
         raise UnsupportedError(f"{tokenizer.name} does not run on ONNX Runtime ({error}).") from None
-    return float(
-        np.mean([_surprise(row, next_id) for row, next_id in zip(logits[0], token_ids[0, 1:], strict=False)])
+    return np.array(
+        [_surprise(row, next_id) for row, next_id in zip(logits[0], token_ids[0, 1:], strict=False)]
     )
 
 
