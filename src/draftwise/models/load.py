@@ -41,11 +41,11 @@ def load(
     name (`smollm2-135m-instruct`). `engine`: "onnx" converts the model once and keeps the result in
     ~/.cache/draftwise ($DRAFTWISE_CACHE); "torch" runs it as it is; "auto" takes torch on a GPU, else onnx,
     and falls to torch, saying so, for an architecture that cannot be converted. `dtype`: int8 (the default),
-    int4 (for a draft model: faster, and too lossy for a target) or float32 on onnx; float32, bfloat16 or
-    float16 on torch. `device`: as PyTorch names it. `threads`: of
-    one pass. `trust_remote_code`: let code that comes with the model run. `hidden_states`: what drafters will
-    read, such as `layers_read(heads)`; onnx converts a model with those, torch has them all. `progress`: None
-    draws bars on standard error where that is a terminal.
+    int4 (for a draft model: half the size, and too lossy for a target) or float32 on onnx; float32, bfloat16
+    or float16 on torch. `device`: as PyTorch names it. `threads`: of one pass. `trust_remote_code`: let code
+    that comes with the model run. `hidden_states`: what drafters will read, such as `layers_read(heads)`;
+    onnx converts a model with those, torch has them all. `progress`: None draws bars on standard error where
+    that is a terminal.
 
     Raises ModelError for a model that cannot be found or read, OptionError for options that do not go
     together, UnsupportedError for an architecture that the engine cannot run.

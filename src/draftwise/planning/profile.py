@@ -19,7 +19,7 @@ from draftwise.models.machine import processor
 from draftwise.planning.timing import WIDER, Clock, Curves, Timing, draft_times, pass_times
 from draftwise.progress import Progress, shown
 
-RECIPE = 3  # raised whenever what is timed changes
+RECIPE = 4  # raised whenever what is timed changes
 BUDGET = 4.0  # seconds spent on rounds, of the target and of each drafter; slow models take longer
 
 
