@@ -34,7 +34,8 @@ def probe() -> bytes:
     (output,) = product.outputs
     output.name, output.type, output.shape = "y", ir.TensorType(ir.DataType.FLOAT), ir.Shape(["rows", 16])
     graph.outputs.append(output)
-    return ir.to_proto(ir.Model(graph, ir_version=10)).SerializeToString(deterministic=True)
+    serialized: bytes = ir.to_proto(ir.Model(graph, ir_version=10)).SerializeToString(deterministic=True)
+    return serialized
 
 
 def test_the_probe_is_the_product_that_row_wise_models_consist_of() -> None:

@@ -210,7 +210,8 @@ def _scale(weights: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
 def _levels(weights: NDArray[np.float32], scale: NDArray[np.float32]) -> NDArray[np.float32]:
     """Whole numbers from -127 to 127."""
     levels = weights / scale  # in place from here: an output head is the largest array of a conversion
-    return np.rint(levels, out=levels)
+    np.rint(levels, out=levels)
+    return levels
 
 
 def _middle(graph: ir.Graph) -> ir.Value:
