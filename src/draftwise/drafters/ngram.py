@@ -152,7 +152,7 @@ class NgramModel:
 
     def most_frequent(self, count: int) -> list[int]:
         """That many tokens, or all there are, those that came most often, and of others the first ones."""
-        return likeliest(self._unigram, min(count, self.vocab_size))
+        return likeliest(self._unigram, count)
 
     def logits_after(self, context: Sequence[int]) -> Logits:
         """Log probabilities `[vocabulary]` of the token after `context`."""
