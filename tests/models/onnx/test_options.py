@@ -7,6 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from draftwise.models.onnx import options
+from draftwise.models.onnx.constants import constant
 from draftwise.models.onnx.options import INNER, SATURATION, saturates, session_options
 
 X64_PRECISION = "session.x64quantprecision"
@@ -16,17 +17,9 @@ def probe() -> bytes:
     """The graph that `saturates` runs, serialized."""
     rows = ir.Value(name="x", type=ir.TensorType(ir.DataType.UINT8), shape=ir.Shape(["rows", INNER]))
     graph = ir.Graph([rows], [], nodes=[], opset_imports={"": 21, "com.microsoft": 1}, name="saturation")
-    constants = {
-        "weights": np.full((INNER, 16), 127, np.int8),
-        "one": np.float32(1),
-        "middle": np.uint8(128),
-    }
-    for name, array in constants.items():
-        tensor = ir.tensor(array, name=name)
-        graph.initializers[name] = ir.Value(
-            name=name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=tensor.shape
-        )
-    weights, one, middle = (graph.initializers[name] for name in constants)
+    weights = constant(graph, "weights", np.full((INNER, 16), 127, np.int8))
+    one = constant(graph, "one", np.float32(1))
+    middle = constant(graph, "middle", np.uint8(128))
     product = ir.node(
         "MatMulIntegerToFloat", [rows, weights, one, one, middle], domain="com.microsoft", name="product"
     )

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
+from draftwise.models.onnx.constants import constant
 from draftwise.models.onnx.graph import quantize_matmuls
 from draftwise.models.onnx.manifest import Layout
 from draftwise.models.onnx.options import PROVIDERS, session_options
@@ -47,14 +48,8 @@ def _session(folder: Path, layout: Layout) -> ort.InferenceSession:
     graph = ir.Graph([x], [], nodes=[], opset_imports={"": 21, "com.microsoft": 1}, name="products")
     value = x
     for index, shape in enumerate([(INNER, OUTER), (OUTER, INNER)] * LAYERS):
-        weights = ir.tensor(rng.standard_normal(shape, np.float32), name=f"weights{index}")
-        graph.initializers[f"weights{index}"] = ir.Value(
-            name=f"weights{index}",
-            const_value=weights,
-            type=ir.TensorType(weights.dtype),
-            shape=weights.shape,
-        )
-        product = ir.node("MatMul", [value, graph.initializers[f"weights{index}"]])
+        weights = constant(graph, f"weights{index}", rng.standard_normal(shape, np.float32))
+        product = ir.node("MatMul", [value, weights])
         graph.append(product)
         value = product.outputs[0]
         value.type, value.shape = x.type, ir.Shape([1, "width", shape[1]])

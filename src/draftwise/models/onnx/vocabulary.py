@@ -1,4 +1,4 @@
-"""An output layer of few tokens: of what a small draft model reads for a token, that layer is the most."""
+"""An output layer of few tokens: a small draft model then reads much less for each token."""
 
 from collections.abc import Sequence
 
