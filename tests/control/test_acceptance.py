@@ -44,6 +44,16 @@ def test_positions_are_told_apart() -> None:
     assert len(acceptance.ahead(0, None)) == MOST
 
 
+def test_few_confidences_tell_what_a_position_is_worth() -> None:
+    """Those of tokens that were refused as much as those of tokens that were drafted."""
+    drafted, refused = Acceptance(), Acceptance()
+    for turn in range(10):
+        drafted.observe([0.2], int(turn % 5 == 4))
+        refused.observe([], 0, refused=(-1, refused.ahead(0, 0.2)[0]))
+    for acceptance in (drafted, refused):
+        assert acceptance.ahead(0, None)[0] == pytest.approx(0.2, abs=0.18)
+
+
 @pytest.mark.parametrize(("before", "after"), [(0.9, 0.1), (0.1, 0.9)])
 def test_an_abrupt_change_is_noticed(before: float, after: float) -> None:
     acceptance = Acceptance()

@@ -142,6 +142,21 @@ def test_work_for_tokens_that_are_then_refused_is_not_done_again_and_again(
     assert mean(rate(played) for played in runs(curve, [honest], 1000)) > 0.98 / curve(1)
 
 
+@every_curve
+@pytest.mark.parametrize("cost", [0.33, 0.4])
+def test_a_short_text_is_hardly_slowed_by_a_drafter_that_is_seldom_sure(
+    cost: float, curve: Callable[[int], float]
+) -> None:
+    """How seldom shows in few of its confidences, sooner than in what becomes of its tokens."""
+
+    def seldom(random: np.random.Generator) -> list[float]:
+        return [0.55 if random.random() < 0.4 else 0.1] * LONGEST
+
+    honest = Guesser(cost, seldom, lambda chance: chance)
+    rates = [rate(play(adaptive(curve, [honest]), curve, [honest], 80, seed)) for seed in range(20)]
+    assert mean(rates) > 0.975 / curve(1)
+
+
 def test_it_turns_on_again() -> None:
     curve = CURVES["linear"]
     for seed in SEEDS:

@@ -26,6 +26,7 @@ _FORGET = 0.995  # what is left of an observation after each later step
 _DOUBT = 5.0
 _PRIOR_WEIGHT = 8.0  # observations that the prior counts for
 _CHAINED_WEIGHT = 16.0  # those of the kind before, where kinds are alike
+_TOLD_WEIGHT = 4.0  # outcomes that tell as much of a position as one confidence there, once it is calibrated
 _LEAST_UNIT = 1e-6  # observations are kept in another one when it has shrunk below this
 
 
@@ -65,8 +66,10 @@ class Acceptance:
 
         `parents` and `path` are those of a `Step`. What follows the text or an accepted token was tried: each
         for itself, given that token, was right or wrong. `refused`: the parent of a token that was not
-        drafted, once its confidence was known, and the probability that it would have been accepted. Of what
-        comes before a confidence is known, it tells as much as one that was.
+        drafted, once its confidence was known, and the probability that it would have been accepted.
+
+        Of a position where confidences were known they tell more than what became of the tokens, which is
+        mostly luck; that they are calibrated is learnt apart.
         """
         accepted = range(num_accepted) if path is None else path
         position_after = {node: position for position, node in enumerate((-1, *accepted))}
@@ -78,6 +81,10 @@ class Acceptance:
         likely = self._learn_shift(kinds, outcomes)
         self._forget(likely / self._likelihood(kinds, positions, outcomes))
         share = Counter(kinds)
+        told = Counter[int]()  # by position: how likely one of its tokens was to be accepted
+        for position, kind in zip(positions, kinds, strict=True):
+            if kind != _UNKNOWN:
+                told[position] += self._confidence_rates[kind]
         reached, before = -1, _UNKNOWN
         for position, kind, right in zip(positions, kinds, outcomes, strict=True):
             # Tokens of one kind in one draft fare alike: they tell less than as many of several drafts.
@@ -86,13 +93,16 @@ class Acceptance:
                 self._by_confidence.observe(kind, right, weight)
             if position > reached:  # the first of the position; any of them may have gone on
                 went_on = position < num_accepted
-                self._by_position.observe(position, went_on)
+                if position in told:
+                    self._by_position.observe(position, min(1.0, told[position]), _TOLD_WEIGHT)
+                else:
+                    self._by_position.observe(position, went_on)
                 if before != _UNKNOWN:
                     self._after_confidence.observe(before, went_on, weight)
                 reached = position
             before = kind if right else before
         if refused is not None and position_after.get(refused[0]) == num_accepted > reached:
-            self._by_position.observe(num_accepted, refused[1])
+            self._by_position.observe(num_accepted, refused[1], _TOLD_WEIGHT)
             if before != _UNKNOWN:
                 self._after_confidence.observe(before, refused[1])
         self._estimate()
