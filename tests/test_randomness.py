@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -28,6 +28,7 @@ def always(uniform: float) -> Callable[[], float]:
     st.lists(st.integers(0, 64), min_size=1, max_size=16).filter(any),
     st.sampled_from([np.float32, np.float64]),
 )
+@example([1, 0, 1], np.float64)
 def test_a_choice_between_few_gives_each_its_share(counts: list[int], dtype: type[np.floating]) -> None:
     """A grid of uniforms hits each index exactly as often as its weight says."""
     weights = np.array(counts, dtype)
@@ -85,6 +86,19 @@ def test_the_last_bits_of_probabilities_hardly_ever_change_what_is_drawn() -> No
         for sample in (draw, by_one_sum)
     }
     assert changed[by_one_sum] > 10 * changed[draw]
+
+
+def test_what_is_certain_takes_as_many_random_numbers_as_what_is_not() -> None:
+    """Else all that follows would be drawn otherwise where a probability rounds to one, or does not."""
+    nearly = np.zeros(1000, np.float32)
+    nearly[[7, 900]] = 1, 1e-20
+    certain = np.where(nearly == 1, nearly, 0)
+    after = []
+    for probs in (nearly, certain):
+        random = stream(0)
+        assert random.sample(probs) == 7
+        after.append(random.sample(np.full(1000, 1e-3)))
+    assert after[0] == after[1]
 
 
 @pytest.mark.parametrize("uniform", [SMALLEST_UNIFORM, 0.5, 1.0])

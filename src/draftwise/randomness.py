@@ -56,12 +56,16 @@ def draw(probs: Probs, uniform: Callable[[], float]) -> int:
     that probabilities that differ in their last bits give the same index; on the edges of one cumulative sum
     over a large vocabulary such differences add up, and a text would not repeat in passes of another width.
     """
-    begin, size = 0, _GROUPS ** ceil(log(len(probs), _GROUPS))
+    chosen = [uniform() for _ in range(ceil(log(len(probs), _GROUPS)))]
+    likeliest = int(probs.argmax())
+    if not (probs[:likeliest].any() or probs[likeliest + 1 :].any()):  # as greedily always; sums take longer
+        return likeliest
+    begin, size = 0, _GROUPS ** len(chosen)
     part = probs
-    while size > 1:
+    for share in chosen:
         size //= _GROUPS
         shares = np.add.reduceat(part, np.arange(0, len(part), size), dtype=np.float64).cumsum()
-        group = int(np.searchsorted(shares, uniform() * shares[-1]))
+        group = int(np.searchsorted(shares, share * shares[-1]))
         begin += group * size
         part = part[group * size : (group + 1) * size]
     return begin
