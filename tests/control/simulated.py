@@ -43,10 +43,12 @@ class Guesser:
 
 
 class Costs(CostModel):
-    """Reading is free, so that it is not a part of what is to be found."""
+    """Reading is free, so that it is not a part of what is to be found, or has a cost for each token."""
+
+    reading = 0.0
 
     def read(self, drafter: int, num_tokens: int, context_length: int) -> float:
-        return 0.0
+        return self.reading * num_tokens
 
 
 @dataclass(frozen=True)
@@ -63,20 +65,21 @@ def adaptive(
     curve: Callable[[int], float],
     guessers: Sequence[Guesser],
     shared: Sequence[int] = (),
+    reading: float = 0.0,
 ) -> Adaptive:
     """`shared`: the positions of several rows together for which the curve is known."""
     verify = {n: curve(n) for n in range(1, LONGEST + 2)}
     together = {n: curve(n) for n in shared}
     drafts = [{n: guesser.cost * n for n in range(1, LONGEST + 1)} for guesser in guessers]
     points = [lambda context_length, draft=draft: draft for draft in drafts]
-    return Adaptive(
-        Costs(
-            lambda context_length: verify,
-            points,
-            constant=True,
-            shared=(lambda context_length: together) if together else None,
-        )
+    costs = Costs(
+        lambda context_length: verify,
+        points,
+        constant=True,
+        shared=(lambda context_length: together) if together else None,
     )
+    costs.reading = reading
+    return Adaptive(costs)
 
 
 def play(
@@ -85,10 +88,18 @@ def play(
     guessers: Sequence[Guesser],
     num_steps: int,
     seed: int = 0,
+    num_prompt_tokens: int = 1,
+    budget: int = 10**9,
 ) -> list[Played]:
     """Run a controller; what is accepted is drawn, and what is counted is the mean of it."""
     random = np.random.default_rng(seed)
-    row = Row([0], StopConditions(10**9), Sampler(SamplingParams()), Streams.seeded(seed), None)
+    row = Row(
+        [0] * num_prompt_tokens,
+        StopConditions(budget),
+        Sampler(SamplingParams()),
+        Streams.seeded(seed),
+        None,
+    )
     played = []
     for _ in range(num_steps):
         chances = [guesser.acceptance(random) for guesser in guessers]

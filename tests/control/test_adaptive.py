@@ -157,6 +157,30 @@ def test_a_short_text_is_hardly_slowed_by_a_drafter_that_is_seldom_sure(
     assert mean(rates) > 0.975 / curve(1)
 
 
+@pytest.mark.parametrize(("budget", "is_read"), [(400, True), (25, False)])
+def test_a_long_prompt_is_read_where_enough_is_left_to_write(budget: int, is_read: bool) -> None:
+    curve, model = CURVES["flat"], Guesser.constant(0.8, 0.1)
+    controller = adaptive(curve, [model], reading=0.02)
+    played = play(controller, curve, [model], 8, num_prompt_tokens=1000, budget=budget)
+    assert any(each.drafter == 0 for each in played) == is_read
+
+
+@pytest.mark.parametrize(("often", "num_read"), [(0.2, range(19, 21)), (0.8, range(10))])
+def test_a_long_prompt_waits_for_what_others_make_of_it(often: float, num_read: range) -> None:
+    """Where there mostly is a copy at hand the draft model would hardly be asked."""
+
+    def sometimes(random: np.random.Generator) -> list[float]:
+        return [0.5 if random.random() < often else 0.0] * LONGEST
+
+    lookup = Guesser(0.001, sometimes, confidence=lambda chance: chance, knows=True)
+    curve, guessers = CURVES["flat"], [lookup, Guesser.constant(0.6, 0.3)]
+    texts = [
+        play(adaptive(curve, guessers, reading=0.008), curve, guessers, 40, seed, 1000, 200)
+        for seed in range(20)
+    ]
+    assert sum(any(step.drafter == 1 for step in played) for played in texts) in num_read
+
+
 def test_it_turns_on_again() -> None:
     curve = CURVES["linear"]
     for seed in SEEDS:

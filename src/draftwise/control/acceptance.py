@@ -1,6 +1,6 @@
 """How likely the next draft token is to be accepted: a drafter's own confidence, calibrated as it goes."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence as Rows
 from itertools import compress
 from math import log, log2, prod
@@ -81,7 +81,9 @@ class Acceptance:
         likely = self._learn_shift(kinds, outcomes)
         self._forget(likely / self._likelihood(kinds, positions, outcomes))
         share = Counter(kinds)
-        told = Counter[int]()  # by position: how likely one of its tokens was to be accepted
+        told: dict[int, float] = defaultdict(
+            float
+        )  # by position: how likely one of its tokens was to be accepted
         for position, kind in zip(positions, kinds, strict=True):
             if kind != _UNKNOWN:
                 told[position] += self._confidence_rates[kind]

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Rows
 from itertools import accumulate, zip_longest
 
-from draftwise.control.acceptance import MOST, Acceptance
+from draftwise.control.acceptance import MOST
 from draftwise.control.base import Limit, UpTo
 from draftwise.control.cost import CostModel
+from draftwise.control.standing import Standing
 from draftwise.sequence import Sequence
 from draftwise.types import Step
 
@@ -34,26 +35,24 @@ class Adaptive:
 
     def __init__(self, costs: CostModel) -> None:
         self.costs = costs
-        self._acceptances: dict[tuple[int, int], Acceptance] = {}  # by row and drafter
+        self._standings: dict[tuple[int, int], Standing] = {}  # by row and drafter
         self._tokens = self._seconds = 0.0  # of the steps of late
         self._allowance = 0.0  # seconds
         self._num_steps = 0
         self._patience = [1] * costs.num_drafters  # steps until a trial, twice as many after each that failed
         self._next_trial = [0] * costs.num_drafters  # the number of a step
-        self._read: dict[tuple[int, int], int] = {}  # by row and drafter: tokens of the context
         self._limits: dict[int, Reckoned] = {}  # by row
 
     def begin(self, row: int, sequence: Sequence) -> None:
         """The drafters have read nothing of the new sequence, and nobody knows how well they guess it."""
         for drafter in range(self.costs.num_drafters):
-            self._read.pop((row, drafter), None)
-            self._acceptances.pop((row, drafter), None)
+            self._standings.pop((row, drafter), None)
 
-    def acceptance(self, row: int, drafter: int) -> Acceptance:
-        """What was learnt from a row's drafts: rows learn apart, as what happens to them at once is alike."""
-        if (row, drafter) not in self._acceptances:
-            self._acceptances[row, drafter] = Acceptance()
-        return self._acceptances[row, drafter]
+    def standing(self, row: int, drafter: int) -> Standing:
+        """Rows learn apart, as what happens to them at once is alike."""
+        if (row, drafter) not in self._standings:
+            self._standings[row, drafter] = Standing()
+        return self._standings[row, drafter]
 
     def limits(self, rows: Rows[Sequence]) -> list[Limit]:
         active = {row: sequence for row, sequence in enumerate(rows) if not sequence.finish_reason}
@@ -68,10 +67,6 @@ class Adaptive:
         hoped = _HOPED * _PRIOR_STEPS
         return max((self._tokens + hoped) / (self._seconds + _PRIOR_STEPS * plain), 1 / plain)
 
-    def missed(self, row: int, drafter: int, context_length: int) -> int:
-        """Tokens that a drafter has yet to read, the last one apart."""
-        return context_length - 1 - self._read.get((row, drafter), 0)
-
     def trial(self, losses: dict[int, float]) -> int | None:
         """The drafter to try, if it is time to; `losses`: the seconds that a trial of each may lose."""
         due = [drafter for drafter in losses if self._next_trial[drafter] <= self._num_steps]
@@ -85,14 +80,17 @@ class Adaptive:
         self._tokens = _MEMORY * self._tokens + step.num_accepted + 1
         self._seconds = _MEMORY * self._seconds + seconds
         self._allowance = min(self._allowance + _EXPLORED * seconds, 4 * limit.shared.plain)
+        for other, ahead in limit.ahead.items():
+            self.standing(step.row, other).misses(ahead, step.num_accepted + 1)
         if drafter is not None:
             won = step.num_accepted / limit.shared.rate - (seconds - limit.shared.plain)
             self._allowance += won - limit.forgone if limit.is_trial else 0.0
             failed = limit.is_trial and not step.num_accepted
             self._patience[drafter] = min(2 * self._patience[drafter], _PATIENCE) if failed else 1
             self._next_trial[drafter] = self._num_steps + self._patience[drafter]
-            self._read[step.row, drafter] = limit.context_length
-            self.acceptance(step.row, drafter).observe(
+            standing = self.standing(step.row, drafter)
+            standing.drafts(limit.context_length)
+            standing.acceptance.observe(
                 limit.known_of(num_drafted, step.parents),
                 step.num_accepted,
                 step.parents,
@@ -134,6 +132,7 @@ class Reckoned:
         self.length = 0  # of the draft, so far
         self.paid = 0  # depths whose drafting is paid for, drawn or not
         self.refused: tuple[int, float] | None = None  # the last token that was, as Acceptance learns of it
+        self.ahead: dict[int, float] = {}  # seconds that each drafter, had it read, would win over all others
         self.is_trial = False
         self.forgone = 0.0  # seconds that the best draft would have won over plain decoding
         self._controller = controller
@@ -152,16 +151,17 @@ class Reckoned:
         """The drafter that wins the most time, now and then another one for a trial, or none."""
         gains: dict[int, float] = {}
         losses: dict[int, float] = {}
+        readings: dict[int, float] = {}
         for drafter, confidence in enumerate(confidences):
             if confidence != 0 and self._room:
                 wins = list(self._wins(drafter, 0, 0, self._survivals(drafter, 0, confidence, -1, 0)))
                 reading = self._reading(drafter) if confidence is None else 0.0
-                # What is read now serves all steps to come: each pays by its share of the tokens left.
-                gains[drafter] = max(
-                    win - reading * min(1.0, (1 + tokens) / self._budget) for win, tokens in wins
-                )
-                losses[drafter] = reading - wins[0][0]
-        best = max(gains, key=lambda drafter: gains[drafter], default=None)
+                gains[drafter], losses[drafter], readings[drafter] = max(wins), reading - wins[0], reading
+        for drafter, gain in gains.items():
+            others = [other_gain for other, other_gain in gains.items() if other != drafter]
+            self.ahead[drafter] = max(0.0, gain - max([0.0, *others]))
+        ready = [drafter for drafter, reading in readings.items() if self._is_worth(drafter, reading)]
+        best = max(ready, key=lambda drafter: gains[drafter], default=None)
         if best is not None and gains[best] > 0:
             self.forgone, self.drafter = gains[best], best
             del losses[best]
@@ -184,7 +184,7 @@ class Reckoned:
         survivals = self._survivals(self.drafter, num_drafted, confidence, after, depth)
         settled = num_drafted == 0 and (confidence is None or self.is_trial)  # by the choice
         allowed = num_drafted < self._room and (
-            settled or any(win > 0 for win, _ in self._wins(self.drafter, num_drafted, depth, survivals))
+            settled or any(win > 0 for win in self._wins(self.drafter, num_drafted, depth, survivals))
         )
         self.length = num_drafted + allowed
         self._survival[num_drafted + 1 :] = survivals if allowed else []
@@ -210,12 +210,10 @@ class Reckoned:
             num_drafted
         )
 
-    def _wins(
-        self, drafter: int, num_drafted: int, depth: int, survivals: Rows[float]
-    ) -> Iterator[tuple[float, float]]:
+    def _wins(self, drafter: int, num_drafted: int, depth: int, survivals: Rows[float]) -> Iterator[float]:
         """Seconds won by one token more than `num_drafted`, by two, and so on, over a draft that ends.
 
-        With each the tokens that are expected of them. They follow one another below a token at `depth`.
+        They follow one another below a token at `depth`.
         """
         draft, verify, paid = self._draft(drafter), self.shared.verify, self.paid
         draft_share, rate = self.shared.draft_share, self.shared.rate
@@ -237,7 +235,7 @@ class Reckoned:
                 beyond += survival
                 together += survival * alike + (elsewhere[length] if length < len(elsewhere) else 0.0)
                 win -= (verify[length + 1] - verified) * (beyond / together if together else 1.0)
-            yield win, tokens
+            yield win
 
     def _deepens(self, drafter: int, parent: int, depth: int) -> bool:
         """Whether it pays to work for another depth of a tree: below each token as deep as `parent`."""
@@ -285,7 +283,7 @@ class Reckoned:
 
     def _ahead(self, drafter: int, confidence: float | None, parent: int, depth: int) -> Rows[float]:
         """The probabilities of the next token and those after it, each given that all before are accepted."""
-        acceptance = self._controller.acceptance(self._row, drafter)
+        acceptance = self._standing(drafter).acceptance
         if confidence is None and depth and (before := self._confidences[parent + 1]) is not None:
             return acceptance.ahead(depth - 1, before)[1:]
         return acceptance.ahead(depth, confidence)
@@ -294,6 +292,12 @@ class Reckoned:
         return self._controller.costs.draft(drafter, self.context_length)
 
     def _reading(self, drafter: int) -> float:
-        """Seconds to read what a drafter has missed of the context."""
-        missed = self._controller.missed(self._row, drafter, self.context_length)
-        return self._controller.costs.read(drafter, missed, self.context_length)
+        """Seconds to read what a drafter has not, of all that comes before the last token."""
+        unread = self.context_length - 1 - self._standing(drafter).num_read
+        return self._controller.costs.read(drafter, unread, self.context_length)
+
+    def _is_worth(self, drafter: int, reading: float) -> bool:
+        return self._standing(drafter).is_worth(reading, self.ahead[drafter], self._budget)
+
+    def _standing(self, drafter: int) -> Standing:
+        return self._controller.standing(self._row, drafter)
