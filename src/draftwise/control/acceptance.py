@@ -81,9 +81,8 @@ class Acceptance:
         likely = self._learn_shift(kinds, outcomes)
         self._forget(likely / self._likelihood(kinds, positions, outcomes))
         share = Counter(kinds)
-        told: dict[int, float] = defaultdict(
-            float
-        )  # by position: how likely one of its tokens was to be accepted
+        # By position, how likely one of its tokens was to be accepted.
+        told: defaultdict[int, float] = defaultdict(float)
         for position, kind in zip(positions, kinds, strict=True):
             if kind != _UNKNOWN:
                 told[position] += self._confidence_rates[kind]

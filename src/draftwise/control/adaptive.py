@@ -80,8 +80,8 @@ class Adaptive:
         self._tokens = _MEMORY * self._tokens + step.num_accepted + 1
         self._seconds = _MEMORY * self._seconds + seconds
         self._allowance = min(self._allowance + _EXPLORED * seconds, 4 * limit.shared.plain)
-        for other, ahead in limit.ahead.items():
-            self.standing(step.row, other).misses(ahead, step.num_accepted + 1)
+        for other, lead in limit.leads.items():
+            self.standing(step.row, other).misses(lead, step.num_accepted + 1)
         if drafter is not None:
             won = step.num_accepted / limit.shared.rate - (seconds - limit.shared.plain)
             self._allowance += won - limit.forgone if limit.is_trial else 0.0
@@ -132,7 +132,7 @@ class Reckoned:
         self.length = 0  # of the draft, so far
         self.paid = 0  # depths whose drafting is paid for, drawn or not
         self.refused: tuple[int, float] | None = None  # the last token that was, as Acceptance learns of it
-        self.ahead: dict[int, float] = {}  # seconds that each drafter, had it read, would win over all others
+        self.leads: dict[int, float] = {}  # seconds that each drafter would win over all others, had it read
         self.is_trial = False
         self.forgone = 0.0  # seconds that the best draft would have won over plain decoding
         self._controller = controller
@@ -148,7 +148,7 @@ class Reckoned:
         self._is_open = self._room > 0  # whether the drafter is yet to be chosen
 
     def choose(self, confidences: Rows[float | None]) -> int | None:
-        """The drafter that wins the most time, now and then another one for a trial, or none."""
+        """The drafter that wins the most time, of those whose reading pays, or none; now and then a trial."""
         gains: dict[int, float] = {}
         losses: dict[int, float] = {}
         readings: dict[int, float] = {}
@@ -159,7 +159,7 @@ class Reckoned:
                 gains[drafter], losses[drafter], readings[drafter] = max(wins), reading - wins[0], reading
         for drafter, gain in gains.items():
             others = [other_gain for other, other_gain in gains.items() if other != drafter]
-            self.ahead[drafter] = max(0.0, gain - max([0.0, *others]))
+            self.leads[drafter] = max(0.0, gain - max([0.0, *others]))
         ready = [drafter for drafter, reading in readings.items() if self._is_worth(drafter, reading)]
         best = max(ready, key=lambda drafter: gains[drafter], default=None)
         if best is not None and gains[best] > 0:
@@ -297,7 +297,7 @@ class Reckoned:
         return self._controller.costs.read(drafter, unread, self.context_length)
 
     def _is_worth(self, drafter: int, reading: float) -> bool:
-        return self._standing(drafter).is_worth(reading, self.ahead[drafter], self._budget)
+        return self._standing(drafter).is_worth(reading, self.leads[drafter], self._budget)
 
     def _standing(self, drafter: int) -> Standing:
         return self._controller.standing(self._row, drafter)

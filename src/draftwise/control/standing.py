@@ -18,16 +18,16 @@ class Standing:
         """It has read the context, to draft after it."""
         self.num_read, self.missed, self.num_missed = context_length, 0.0, 0
 
-    def misses(self, ahead: float, num_tokens: int) -> None:
-        """A step went by without it, of so many tokens; it would have won `ahead` seconds."""
-        self.missed += ahead
+    def misses(self, lead: float, num_tokens: int) -> None:
+        """A step went by without it, of so many tokens; it would have won `lead` seconds over all others."""
+        self.missed += lead
         self.num_missed += num_tokens
 
-    def is_worth(self, reading: float, ahead: float, budget: int) -> bool:
-        """Whether what it missed until now, and would in this step, pays for its reading if it goes on so.
+    def is_worth(self, reading: float, lead: float, budget: int) -> bool:
+        """Whether what it missed until now, and `lead` in this step, pays for its reading if it goes on so.
 
         `reading`: the seconds to read what it has not; `budget`: tokens that are left. A drafter that has
         to read a long prompt waits for what others make of it: they may be ahead for most of the text.
         """
         num_tokens = self.num_missed + 2  # this step's, and one for the luck of the first: it wins nothing
-        return (self.missed + ahead) * budget >= reading * num_tokens
+        return (self.missed + lead) * budget >= reading * num_tokens
