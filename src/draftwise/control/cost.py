@@ -1,27 +1,18 @@
 """What a step costs: seconds of the target's pass over n positions, T(n), and of each drafter's n tokens."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from math import exp, log
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-import numpy as np
-from numpy.typing import NDArray
-
 from draftwise.control.acceptance import MOST
+from draftwise.control.curve import Curve, Points
 from draftwise.drafters.base import Drafter
 from draftwise.models.base import LanguageModel
 from draftwise.types import Seconds
 
 if TYPE_CHECKING:
     from draftwise.planning.profile import Profile
-
-# Measured seconds by size (positions of a pass, or tokens drafted), after a context of some tokens.
-Points = Callable[[int], Mapping[int, float]]
-_CONTEXTS = 128  # context lengths are told apart by this many tokens
-_FRESHNESS = 0.05  # the share of the latest step in what the costs are now
-_OUTLIER = log(2)
 
 # The profiles of the targets in use, and the names in them of the drafters in use.
 _known: "WeakKeyDictionary[LanguageModel, tuple[Profile, WeakKeyDictionary[Drafter, str]]]"
@@ -115,46 +106,3 @@ class CostModel:
             if drafted is not None:
                 drafter, num_tokens = drafted
                 self._drafts[drafter].observe(num_tokens, seconds.draft, context_length)
-
-
-class Curve:
-    """Seconds by size: rising, linear between measured points, times a ratio that follows the clock.
-
-    `num_rows`: how many of each size pass together.
-    """
-
-    def __init__(self, points: Points, num_rows: int = 1) -> None:
-        self._points = points
-        self._num_rows = num_rows
-        self._ratio = 1.0
-        self._measured: dict[int, NDArray[np.float64]] = {}  # by context length
-        self._scaled: tuple[int, float, list[float]] = (-1, 0.0, [])
-
-    def seconds(self, context_length: int) -> list[float]:
-        """Of the sizes from 0, which takes nothing, to one more than the longest draft."""
-        context = context_length // _CONTEXTS
-        if self._scaled[:2] != (context, self._ratio):
-            if context not in self._measured:
-                self._measured[context] = self._measure(_CONTEXTS * context + _CONTEXTS // 2)
-            self._scaled = context, self._ratio, (self._measured[context] * self._ratio).tolist()
-        return self._scaled[2]
-
-    def _measure(self, context_length: int) -> NDArray[np.float64]:
-        points = sorted(self._points(context_length).items())
-        measured, their_seconds = np.array(points).T
-        sizes = self._num_rows * np.arange(1, MOST + 2)
-        # Beyond the last, as steep as the later half of them.
-        half = len(points) // 2
-        run = measured[-1] - measured[half]
-        slope = max(0.0, (their_seconds[-1] - their_seconds[half]) / run) if run else 0.0
-        seconds = np.interp(sizes, measured, their_seconds) + slope * np.maximum(0, sizes - measured[-1])
-        # Half-way between the most before and the least after: noise makes no size dearer than a larger one.
-        most, least = np.maximum.accumulate(seconds), np.minimum.accumulate(seconds[::-1])[::-1]
-        return np.array([0.0, *(most + least) / 2])
-
-    def observe(self, size: int, seconds: float, context_length: int) -> None:
-        """Learn what one size took: a share of the surprise, so that a slow moment changes little."""
-        predicted = self.seconds(context_length)[size]
-        if predicted > 0 and seconds > 0:
-            surprise = max(-_OUTLIER, min(_OUTLIER, log(seconds / predicted)))
-            self._ratio *= exp(_FRESHNESS * surprise)

@@ -11,6 +11,9 @@ from time import perf_counter
 from typing import Any
 from zlib import crc32
 
+import numpy as np
+
+from draftwise.control.curve import rising
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.models.base import LanguageModel, example_of
@@ -185,14 +188,16 @@ def interpolated(points: Mapping[int, float], at: float) -> float:
 
 
 def at_context(curves: Curves, context_length: int) -> dict[int, float]:
-    """Median seconds by size (width or tokens drafted) at a context length, linear between measured ones."""
-    sizes = next(iter(curves.values()))
-    return {
-        size: interpolated(
-            {context: points[size].median for context, points in curves.items()}, context_length
-        )
+    """Median seconds by size (width or tokens drafted) at a context length, linear between measured ones.
+
+    They rise with the size: of widths that are one as fast as the next, noise would make some the best.
+    """
+    sizes = sorted(next(iter(curves.values())))
+    medians = [
+        interpolated({context: points[size].median for context, points in curves.items()}, context_length)
         for size in sizes
-    }
+    ]
+    return dict(zip(sizes, rising(np.array(medians)).tolist(), strict=True))
 
 
 def _read_curves(fields: Mapping[str, Any]) -> Curves:
