@@ -23,6 +23,11 @@ BY_POSITION = {
     "rising": [0.5, 0.8, 0.9, *[0.95] * (LONGEST - 3)],
     "a cliff": [*[0.9] * 4, *[0.05] * (LONGEST - 4)],
 }
+# Few drafts come as far as where the tokens become better.
+DEEP = {
+    "rising slowly": [0.6, 0.7, 0.8, 0.9, *[0.97] * (LONGEST - 4)],
+    "rising from little": [0.3, 0.6, 0.9, *[0.95] * (LONGEST - 3)],
+}
 
 
 def fixed(chances: list[float], cost: float) -> Guesser:
@@ -35,14 +40,16 @@ def runs(curve: Callable[[int], float], guessers: list[Guesser], num_steps: int)
 
 @every_curve
 @pytest.mark.parametrize("cost", [0.01, 0.2])
-@pytest.mark.parametrize("chances", BY_POSITION.values(), ids=BY_POSITION)
-def test_it_reaches_the_best_rate(chances: list[float], cost: float, curve: Callable[[int], float]) -> None:
-    """Within 2% after 200 steps, whatever the curve, the cost and the chances by position.
-
-    Within 5% where later tokens are the better ones: those are seen less often than what leads up to them.
-    """
+@pytest.mark.parametrize(
+    ("chances", "within"),
+    [*((each, 0.98) for each in BY_POSITION.values()), *((each, 0.95) for each in DEEP.values())],
+    ids=[*BY_POSITION, *DEEP],
+)
+def test_it_reaches_the_best_rate(
+    chances: list[float], within: float, cost: float, curve: Callable[[int], float]
+) -> None:
+    """After 200 steps, whatever the curve, the cost and the chances by position."""
     rates = [rate(played[200:]) for played in runs(curve, [fixed(chances, cost)], 500)]
-    within = 0.95 if chances[0] < chances[-1] else 0.98
     assert mean(rates) > within * best_rate(curve, chances, cost)
 
 

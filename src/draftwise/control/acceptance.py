@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence as Rows
 from itertools import compress
-from math import log, log2, prod
+from math import log, log2, prod, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,13 @@ class Acceptance:
             return self._position_rates[position:]
         kind = _kind(confidence)
         return [self._confidence_rates[kind], *[self._following_rates[kind]] * (MOST - 1 - position)]
+
+    def hoped(self, position: int) -> Rows[float]:
+        """What `ahead` would say without a confidence if each were as high as it may well be.
+
+        By one standard deviation, as far as each was seen itself.
+        """
+        return self._by_position.hoped(self._position_rates)[position:]
 
     def observe(
         self,
@@ -183,6 +190,13 @@ class _Rates:
             prior = (self._unit * accepted + _CHAINED_WEIGHT * prior) / (self._unit * tried + _CHAINED_WEIGHT)
             rates.append(prior)
         return rates
+
+    def hoped(self, rates: Rows[float]) -> list[float]:
+        """Rates, each a standard deviation higher."""
+        return [
+            min(1.0, rate + sqrt(rate * (1 - rate) / (self._unit * tried + 1)))
+            for rate, tried in zip(rates, self._tried, strict=True)
+        ]
 
 
 def _kind(confidence: float | None) -> int:

@@ -1,23 +1,13 @@
 """As many draft tokens as pay, from the drafter that pays best: none, where that is best."""
 
-from collections.abc import Iterator
 from collections.abc import Sequence as Rows
-from itertools import accumulate, zip_longest
 
-from draftwise.control.acceptance import MOST
 from draftwise.control.base import Limit, UpTo
 from draftwise.control.cost import CostModel
-from draftwise.control.standing import Standing
+from draftwise.control.learnt import Learnt
+from draftwise.control.reckoned import Pass, Reckoned
 from draftwise.sequence import Sequence
 from draftwise.types import Step
-
-_MEMORY = 0.98  # what is left of a step in the rate after each later one
-_EXPLORED = 0.01  # the share of the time that may be lost to drafts that do not seem to pay
-# The rate before there is one, in tokens a plain step, and how many steps it counts for: what is dear to
-# begin, as with a draft model that has to read the prompt, waits for what is cheaper to show what it brings.
-_HOPED, _PRIOR_STEPS = 1.5, 8
-_NEGLIGIBLE = 0.01  # a token so unlikely pays for nothing
-_PATIENCE = 32  # steps between trials of a drafter, at most
 
 
 class Adaptive:
@@ -34,61 +24,33 @@ class Adaptive:
     """
 
     def __init__(self, costs: CostModel) -> None:
-        self.costs = costs
-        self._standings: dict[tuple[int, int], Standing] = {}  # by row and drafter
-        self._tokens = self._seconds = 0.0  # of the steps of late
-        self._allowance = 0.0  # seconds
-        self._num_steps = 0
-        self._patience = [1] * costs.num_drafters  # steps until a trial, twice as many after each that failed
-        self._next_trial = [0] * costs.num_drafters  # the number of a step
+        self._learnt = Learnt(costs)
         self._limits: dict[int, Reckoned] = {}  # by row
 
     def begin(self, row: int, sequence: Sequence) -> None:
         """The drafters have read nothing of the new sequence, and nobody knows how well they guess it."""
-        for drafter in range(self.costs.num_drafters):
-            self._standings.pop((row, drafter), None)
-
-    def standing(self, row: int, drafter: int) -> Standing:
-        """Rows learn apart, as what happens to them at once is alike."""
-        if (row, drafter) not in self._standings:
-            self._standings[row, drafter] = Standing()
-        return self._standings[row, drafter]
+        self._learnt.forget(row)
 
     def limits(self, rows: Rows[Sequence]) -> list[Limit]:
         active = {row: sequence for row, sequence in enumerate(rows) if not sequence.finish_reason}
         each_alone = [{row: sequence} for row, sequence in active.items()]
         self._limits = {}
-        for together in [active] if active and self.costs.rows_share_passes else each_alone:
-            self._limits |= Pass(self, together).limits
+        for together in [active] if active and self._learnt.costs.rows_share_passes else each_alone:
+            self._limits |= Pass(self._learnt, together).limits
         return [self._limits.get(row, UpTo(0)) for row in range(len(rows))]
 
-    def rate(self, plain: float) -> float:
-        """λ, in tokens a second, where a plain step takes `plain` seconds."""
-        hoped = _HOPED * _PRIOR_STEPS
-        return max((self._tokens + hoped) / (self._seconds + _PRIOR_STEPS * plain), 1 / plain)
-
-    def trial(self, losses: dict[int, float]) -> int | None:
-        """The drafter to try, if it is time to; `losses`: the seconds that a trial of each may lose."""
-        due = [drafter for drafter in losses if self._next_trial[drafter] <= self._num_steps]
-        drafter = min(due, key=lambda drafter: losses[drafter], default=None)
-        return drafter if drafter is not None and losses[drafter] <= self._allowance else None
-
     def observe(self, step: Step) -> None:
-        limit, num_drafted = self._limits[step.row], len(step.drafted)
+        learnt, limit, num_drafted = self._learnt, self._limits[step.row], len(step.drafted)
         drafter, seconds = limit.drafter, limit.seconds(num_drafted)
-        self._num_steps += 1
-        self._tokens = _MEMORY * self._tokens + step.num_accepted + 1
-        self._seconds = _MEMORY * self._seconds + seconds
-        self._allowance = min(self._allowance + _EXPLORED * seconds, 4 * limit.shared.plain)
+        learnt.count(step.num_accepted + 1, seconds)
+        learnt.trials.step(seconds, limit.shared.plain)
         for other, lead in limit.leads.items():
-            self.standing(step.row, other).misses(lead, step.num_accepted + 1)
+            learnt.standing(step.row, other).misses(lead, step.num_accepted + 1)
         if drafter is not None:
-            won = step.num_accepted / limit.shared.rate - (seconds - limit.shared.plain)
-            self._allowance += won - limit.forgone if limit.is_trial else 0.0
-            failed = limit.is_trial and not step.num_accepted
-            self._patience[drafter] = min(2 * self._patience[drafter], _PATIENCE) if failed else 1
-            self._next_trial[drafter] = self._num_steps + self._patience[drafter]
-            standing = self.standing(step.row, drafter)
+            if limit.ventured is not None:
+                learnt.trials.won(limit.won(num_drafted, step.num_accepted))
+            learnt.trials.drafted(drafter, failed=limit.ventured == 0 and not step.num_accepted)
+            standing = learnt.standing(step.row, drafter)
             standing.drafts(limit.context_length)
             standing.acceptance.observe(
                 limit.known_of(num_drafted, step.parents),
@@ -99,205 +61,4 @@ class Adaptive:
             )
         if step.num_fed == num_drafted + 1:  # no prompt was read
             drafted = None if drafter is None else (drafter, limit.paid)
-            self.costs.observe(step.seconds, num_drafted + 1, drafted, limit.context_length)
-
-
-class Pass:
-    """What rows that are verified together have in common: a pass as wide as the longest of their drafts.
-
-    A token within that width is verified for nothing. One beyond it pays if it does with all that the rows
-    then expect, and each of them bears what it costs by its part of that.
-    """
-
-    def __init__(self, controller: Adaptive, rows: dict[int, Sequence]) -> None:
-        self.num_rows = len(rows)
-        longest = max(len(sequence.token_ids) for sequence in rows.values())
-        self.verify = controller.costs.verify(longest, self.num_rows)  # by the width of each
-        self.plain = self.verify[1] / self.num_rows  # seconds of each row's share without drafts
-        self.draft_share = controller.costs.draft_share(longest, self.num_rows)
-        self.rate = controller.rate(self.plain)
-        self.limits = {row: Reckoned(controller, self, row, sequence) for row, sequence in rows.items()}
-        for limit in self.limits.values():
-            limit.others = [other for other in self.limits.values() if other is not limit]
-
-
-class Reckoned:
-    """The limit of one row in one step: it reckons whether the next token, or several, would pay."""
-
-    def __init__(self, controller: Adaptive, shared: Pass, row: int, sequence: Sequence) -> None:
-        self.shared = shared
-        self.others: Rows[Reckoned] = ()  # the limits of the other rows
-        self.drafter: int | None = None
-        self.context_length = len(sequence.token_ids)
-        self.length = 0  # of the draft, so far
-        self.paid = 0  # depths whose drafting is paid for, drawn or not
-        self.refused: tuple[int, float] | None = None  # the last token that was, as Acceptance learns of it
-        self.leads: dict[int, float] = {}  # seconds that each drafter would win over all others, had it read
-        self.is_trial = False
-        self.forgone = 0.0  # seconds that the best draft would have won over plain decoding
-        self._controller = controller
-        self._row = row
-        self._room = min(sequence.room, MOST)
-        self._budget = sequence.budget
-        # Of the text, and of each token drafted or yet to come: how likely all of them up to it are accepted.
-        self._survival = [1.0]
-        # Of the text, and of each token allowed.
-        self._depths = [0]
-        self._parents = [-1]
-        self._confidences: list[float | None] = [None]
-        self._is_open = self._room > 0  # whether the drafter is yet to be chosen
-
-    def choose(self, confidences: Rows[float | None]) -> int | None:
-        """The drafter that wins the most time, of those whose reading pays, or none; now and then a trial."""
-        gains: dict[int, float] = {}
-        losses: dict[int, float] = {}
-        readings: dict[int, float] = {}
-        for drafter, confidence in enumerate(confidences):
-            if confidence != 0 and self._room:
-                wins = list(self._wins(drafter, 0, 0, self._survivals(drafter, 0, confidence, -1, 0)))
-                reading = self._reading(drafter) if confidence is None else 0.0
-                gains[drafter], losses[drafter], readings[drafter] = max(wins), reading - wins[0], reading
-        for drafter, gain in gains.items():
-            others = [other_gain for other, other_gain in gains.items() if other != drafter]
-            self.leads[drafter] = max(0.0, gain - max([0.0, *others]))
-        ready = [drafter for drafter, reading in readings.items() if self._is_worth(drafter, reading)]
-        best = max(ready, key=lambda drafter: gains[drafter], default=None)
-        if best is not None and gains[best] > 0:
-            self.forgone, self.drafter = gains[best], best
-            del losses[best]
-        trial = self._controller.trial({drafter: self.forgone + loss for drafter, loss in losses.items()})
-        if trial is not None:
-            self.is_trial, self.drafter = True, trial
-        self._is_open = False
-        if self.drafter is not None:
-            self._survival[1:] = self._survivals(self.drafter, 0, confidences[self.drafter], -1, 0)
-        return self.drafter
-
-    def allows(self, num_drafted: int, confidence: float | None = None, parent: int | None = None) -> bool:
-        if self.drafter is None:  # none is chosen, or not yet
-            return num_drafted < self._room
-        after, depth = (
-            (num_drafted - 1, num_drafted) if parent is None else (parent, self._depths[parent + 1])
-        )
-        if confidence is None and parent is not None and num_drafted:
-            return num_drafted < self._room and self._deepens(self.drafter, after, depth)
-        survivals = self._survivals(self.drafter, num_drafted, confidence, after, depth)
-        settled = num_drafted == 0 and (confidence is None or self.is_trial)  # by the choice
-        allowed = num_drafted < self._room and (
-            settled or any(win > 0 for win in self._wins(self.drafter, num_drafted, depth, survivals))
-        )
-        self.length = num_drafted + allowed
-        self._survival[num_drafted + 1 :] = survivals if allowed else []
-        if confidence is not None and not allowed:
-            ahead = self._ahead(self.drafter, confidence, after, depth)
-            self.refused = after, ahead[0]
-        if allowed:
-            self.paid = max(self.paid, depth + 1)
-            self._depths[num_drafted + 1 :] = [depth + 1]
-            self._parents[num_drafted + 1 :] = [after]
-            self._confidences[num_drafted + 1 :] = [confidence]
-        return allowed
-
-    def known_of(self, num_drafted: int, parents: Rows[int] | None) -> list[float | None]:
-        """The confidences of a draft's tokens; all None of a tree that is not the one that was allowed."""
-        if parents is None or list(parents) == self._parents[1 : num_drafted + 1]:
-            return self._confidences[1 : num_drafted + 1]
-        return [None] * num_drafted
-
-    def seconds(self, num_drafted: int) -> float:
-        """Predicted seconds of the step, after a draft of `num_drafted` tokens: the row's share of them."""
-        return self.shared.draft_share * self._draft(self.drafter)[self.paid] + self._verification(
-            num_drafted
-        )
-
-    def _wins(self, drafter: int, num_drafted: int, depth: int, survivals: Rows[float]) -> Iterator[float]:
-        """Seconds won by one token more than `num_drafted`, by two, and so on, over a draft that ends.
-
-        They follow one another below a token at `depth`.
-        """
-        draft, verify, paid = self._draft(drafter), self.shared.verify, self.paid
-        draft_share, rate = self.shared.draft_share, self.shared.rate
-        longest = self._longest(num_drafted)
-        drafted, verified = draft[max(depth, paid)], verify[longest + 1]
-        # What is not known of a row is as of this one.
-        alike = 1 + sum([other._is_open for other in self.others])
-        # A row that did not come as far as this one has ended its draft.
-        going = [other._survival for other in self.others if not 0 < other.length < num_drafted]
-        elsewhere = [sum(each) for each in zip_longest(*going, fillvalue=0.0)]
-        tokens = beyond = together = 0.0
-        for ahead, survival in enumerate(survivals, 1):
-            tokens += survival
-            win = tokens / rate
-            if depth + ahead > paid:
-                win -= draft_share * (draft[depth + ahead] - drafted)
-            length = num_drafted + ahead
-            if length > longest:
-                beyond += survival
-                together += survival * alike + (elsewhere[length] if length < len(elsewhere) else 0.0)
-                win -= (verify[length + 1] - verified) * (beyond / together if together else 1.0)
-            yield win
-
-    def _deepens(self, drafter: int, parent: int, depth: int) -> bool:
-        """Whether it pays to work for another depth of a tree: below each token as deep as `parent`."""
-        draft, drafted = self._draft(drafter), self._survival[1 : len(self._depths)]
-        probability = self._ahead(drafter, None, parent, depth)[0]
-        level = (each for each, at in zip(self._survival, self._depths, strict=False) if at == depth)
-        cost = self.shared.draft_share * (draft[max(depth + 1, self.paid)] - draft[self.paid])
-        deepens = self._worth([*drafted, *(each * probability for each in level)]) - cost > self._worth(
-            drafted
-        )
-        self.paid = max(self.paid, depth + deepens)
-        return deepens
-
-    def _worth(self, survivals: Rows[float]) -> float:
-        """Seconds, but for drafting, that are won by those of the tokens that are worth verifying."""
-        likeliest = sorted(survivals, reverse=True)[: self._room]
-        return max(
-            tokens / self.shared.rate - self._verification(length)
-            for length, tokens in enumerate(accumulate(likeliest, initial=0.0))
-        )
-
-    def _verification(self, num_drafted: int) -> float:
-        """Seconds of the pass, the row's share of them."""
-        return self.shared.verify[self._longest(num_drafted) + 1] / self.shared.num_rows
-
-    def _longest(self, num_drafted: int) -> int:
-        """Tokens of the longest draft so far, where this row's has `num_drafted`."""
-        return max([num_drafted, *[other.length for other in self.others]])
-
-    def _survivals(
-        self, drafter: int, num_drafted: int, confidence: float | None, parent: int, depth: int
-    ) -> list[float]:
-        """How likely the next token, and each that follows it, is accepted with all before it.
-
-        As far as that is likely enough to pay for anything, and of the next one at least.
-        """
-        survivals: list[float] = []
-        survival = self._survival[parent + 1]
-        for chance in self._ahead(drafter, confidence, parent, depth)[: self._room - num_drafted]:
-            survival *= chance
-            if survival < _NEGLIGIBLE and survivals:
-                break
-            survivals.append(survival)
-        return survivals
-
-    def _ahead(self, drafter: int, confidence: float | None, parent: int, depth: int) -> Rows[float]:
-        """The probabilities of the next token and those after it, each given that all before are accepted."""
-        acceptance = self._standing(drafter).acceptance
-        if confidence is None and depth and (before := self._confidences[parent + 1]) is not None:
-            return acceptance.ahead(depth - 1, before)[1:]
-        return acceptance.ahead(depth, confidence)
-
-    def _draft(self, drafter: int | None) -> Rows[float]:
-        return self._controller.costs.draft(drafter, self.context_length)
-
-    def _reading(self, drafter: int) -> float:
-        """Seconds to read what a drafter has not, of all that comes before the last token."""
-        unread = self.context_length - 1 - self._standing(drafter).num_read
-        return self._controller.costs.read(drafter, unread, self.context_length)
-
-    def _is_worth(self, drafter: int, reading: float) -> bool:
-        return self._standing(drafter).is_worth(reading, self.leads[drafter], self._budget)
-
-    def _standing(self, drafter: int) -> Standing:
-        return self._controller.standing(self._row, drafter)
+            learnt.costs.observe(step.seconds, num_drafted + 1, drafted, limit.context_length)
