@@ -21,7 +21,7 @@ from draftwise.planning.measure import Trace, traces
 from draftwise.planning.text import Text, write_text
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler, SamplingParams, adjusted_probs
-from draftwise.types import Draft, Step
+from draftwise.types import Draft, Logits, Step
 from tests.fakes import GuessingDrafter, SamplingDrafter
 
 GREEDY, WARM, HOT = SamplingParams(), SamplingParams(0.7), SamplingParams(1.3, top_k=4)
@@ -164,6 +164,35 @@ def test_a_narrow_or_short_draft_model_is_followed() -> None:
     assert list(trace.lengths) == [4] * 18 + [0] * (len(written) - 18)
     assert np.isnan(trace.rates[18:]).all()
     assert not trace.survival[18:, 1:].any()
+
+
+def test_a_draft_model_reads_a_text_as_it_drafts() -> None:
+    """Token by token: the bits of wider passes may be others."""
+
+    class Narrow(ContextState):
+        def forward(
+            self,
+            token_ids: Sequence[Sequence[int]],
+            num_logits: Sequence[int],
+            parents: Sequence[Sequence[int] | None] | None = None,
+        ) -> list[Logits]:
+            scores = super().forward(token_ids, num_logits, parents)
+            return [-each if len(fed) > 1 else each for each, fed in zip(scores, token_ids, strict=True)]
+
+    class Model(TabularModel):
+        def open(
+            self,
+            num_sequences: int,
+            max_length: int,
+            *,
+            width_invariant: bool = True,
+            taps: Sequence[Tap] = (),
+        ) -> ContextState:
+            return Narrow(self, num_sequences, max_length)
+
+    written = text(WARM)
+    (trace,) = traced(DraftModel(Model(SMALL.table)), written, [WARM])
+    assert trace.rates == pytest.approx(overlaps(written, WARM))
 
 
 def test_prompt_lookup_is_replayed() -> None:

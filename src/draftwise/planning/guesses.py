@@ -39,9 +39,9 @@ def guesses(
 ) -> Iterator[Guess]:
     """A guess for each token of a text, where up to `max_draft_tokens` may be drafted.
 
-    A draft model reads the text in a few wide passes. Raises TokenizerMismatchError where the drafter cannot
-    draft for the target, and UnsupportedError for one that drafts trees, or samples from the target's hidden
-    states: only a run shows what those would bring.
+    A draft model reads the text token by token, as it drafts. Raises TokenizerMismatchError where the
+    drafter cannot draft for the target, and UnsupportedError for one that drafts trees, or samples from the
+    target's hidden states: only a run shows what those would bring.
     """
     with closing(drafter.open(target, 1, len(text.prompt_ids) + len(text))) as state:
         if isinstance(drafter, DraftModel):
@@ -112,9 +112,9 @@ def _model_guesses(
     samplings: Sequence[SamplingParams],
     max_draft_tokens: int,
 ) -> Iterator[Guess]:
-    """A draft model's own distributions, in a few wide passes; none where the text has outgrown it."""
+    """A draft model's own distributions, in passes as it drafts; none where the text has outgrown it."""
     readable = max(0, min(len(text), model.max_length + 1 - len(text.prompt_ids)))
-    scores = scored(model, text, readable, width_invariant=False)
+    scores = scored(model, text, readable, width=1)
     for logits, samplers in zip(scores, samplers_along(target, text, samplings), strict=False):
         known = logits[: target.vocab_size]
         yield Guess(max_draft_tokens, [sampler.probs(known) for sampler in samplers])

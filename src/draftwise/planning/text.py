@@ -75,18 +75,21 @@ def write_text(
     )
 
 
-def scored(model: LanguageModel, text: Text, count: int, *, width_invariant: bool = True) -> Iterator[Logits]:
-    """The logits `[vocabulary]` from which each of the first `count` output tokens would be drawn."""
+def scored(model: LanguageModel, text: Text, count: int, width: int = CHUNK) -> Iterator[Logits]:
+    """The logits `[vocabulary]` from which each of the first `count` output tokens would be drawn.
+
+    `width`: positions of a pass, as the bits of one may be those of width 1 alone.
+    """
     # A draft model may know fewer tokens than the target writes; see DraftModelState.
     fed = [min(token_id, model.vocab_size - 1) for token_id in (*text.prompt_ids, *text.output_ids)]
     first = len(text.prompt_ids) - 1  # the token whose logits are the first output's
     if not count:
         return
-    with closing(model.open(1, first + count, width_invariant=width_invariant)) as state:
+    with closing(model.open(1, first + count, width_invariant=width > 1)) as state:
         if first:
             state.forward([fed[:first]], [1])
-        for start in range(first, first + count, CHUNK):
-            chunk = fed[start : min(start + CHUNK, first + count)]
+        for start in range(first, first + count, width):
+            chunk = fed[start : min(start + width, first + count)]
             yield from state.forward([chunk], [len(chunk)])[0]
 
 
