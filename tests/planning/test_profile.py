@@ -136,9 +136,9 @@ def test_between_and_beyond_points() -> None:
     assert interpolated({5: 1.0}, 9) == 1
 
 
-def test_noise_makes_no_width_dearer_than_a_wider_one() -> None:
-    medians = {1: 1.2, 2: 1.0, 4: 1.5, 8: 1.4}
-    curves = {0: {width: Timing(median, median, median) for width, median in medians.items()}}
+def test_the_quicker_rounds_count_and_noise_makes_no_width_dearer_than_a_wider_one() -> None:
+    seconds = {1: 1.2, 2: 1.0, 4: 1.5, 8: 1.4}
+    curves = {0: {width: Timing(1.1 * each, each, 2 * each) for width, each in seconds.items()}}
     assert module.at_context(curves, 100) == pytest.approx({1: 1.1, 2: 1.1, 4: 1.45, 8: 1.45})
 
 

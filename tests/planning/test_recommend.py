@@ -108,16 +108,26 @@ def test_what_is_measured_is_what_was_predicted(
             assert one.predicted.passes == pytest.approx(one.measured.passes)
 
 
+@pytest.mark.parametrize("slower", [1.0, 2.0])
 def test_drafting_as_far_as_pays_is_predicted_from_the_steps_that_wrote_the_texts(
-    clock: SimulatedClock,
+    clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch, slower: float
 ) -> None:
+    """However busy the machine was while they were written."""
     model = target(clock)
+    models = [
+        model,
+        SlowModel(clock, lambda held, width: 0.2),
+        SlowModel(clock, lambda held, width: 0.01, seed=9),
+    ]
     drafters: dict[str, Drafter] = {
-        "twin": DraftModel(SlowModel(clock, lambda held, width: 0.2), name="twin"),
-        "stranger": DraftModel(SlowModel(clock, lambda held, width: 0.01, seed=9), name="stranger"),
+        name: DraftModel(small, name=name)
+        for name, small in zip(("twin", "stranger"), models[1:], strict=True)
     }
     profile_for(model, list(drafters.values()), budget=0, progress=silent, clock=clock)
-    written = texts(model, drafters=list(drafters.values()))
+    with monkeypatch.context() as busy:
+        for each in models:
+            busy.setattr(each, "cost", lambda held, width, cost=each.cost: slower * cost(held, width))
+        written = texts(model, drafters=list(drafters.values()))
     plan = planned(clock, model, drafters, written)
     assert plan.auto is not None
     assert (plan.auto.drafter, plan.auto.num_draft_tokens) == ("twin + stranger", "auto")

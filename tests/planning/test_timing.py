@@ -45,7 +45,7 @@ def test_runs_take_turns_and_the_first_round_does_not_count(clock: SimulatedCloc
     assert len(returned["b"]) == MAX_ROUNDS
 
 
-@pytest.mark.parametrize(("budget", "rounds"), [(0.0, MIN_ROUNDS), (4.5, 5)])
+@pytest.mark.parametrize(("budget", "rounds"), [(0.0, MIN_ROUNDS), (6.5, 7)])
 def test_a_budget_ends_the_rounds(clock: SimulatedClock, budget: float, rounds: int) -> None:
     fractions: list[float] = []
 

@@ -117,20 +117,18 @@ def as_written(text: Text, costs: Costs) -> Prediction:
     """Totals of the very steps that wrote a text, drafting as it then was and the rest by its costs.
 
     Only a run shows how far a controller drafts; so what it decided is taken as it was, and what that takes
-    is reckoned as for any other choice.
+    is reckoned as for any other choice: its drafting too, had its passes then taken what they cost.
     """
     held = len(text.prompt_ids)
-    total = Prediction()
+    total, verify, draft, taken = Prediction(), 0.0, 0.0, 0.0
     for before, step in pairwise(text.steps):
         held += len(before.emitted)
         emitted, drafted = len(step.emitted), len(step.drafted)
-        seconds = (
-            interpolated(at_context(costs.verify, held), drafted + 1)
-            + step.seconds.draft
-            + interpolated(costs.other, emitted)
-        )
-        total += Prediction(emitted, 1, drafted, seconds)
-    return total
+        verify += interpolated(at_context(costs.verify, held), drafted + 1)
+        draft, taken = draft + step.seconds.draft, taken + step.seconds.verify
+        total += Prediction(emitted, 1, drafted, interpolated(costs.other, emitted))
+    pace = verify / taken if taken else 1.0  # of the machine when it was timed, over that of the text
+    return total + Prediction(seconds=verify + draft * pace)
 
 
 def emissions(survival: NDArray[np.float64], drafted: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -188,16 +188,20 @@ def interpolated(points: Mapping[int, float], at: float) -> float:
 
 
 def at_context(curves: Curves, context_length: int) -> dict[int, float]:
-    """Median seconds by size (width or tokens drafted) at a context length, linear between measured ones.
+    """Seconds by size (width or tokens drafted) at a context length, linear between measured ones.
 
-    They rise with the size: of widths that are one as fast as the next, noise would make some the best.
+    Lower quartiles: what else the machine does only ever adds to a time, so that of few rounds the quicker
+    ones tell more of how times compare than the median does. They rise with the size: of widths that are one
+    as fast as the next, noise would make some the best.
     """
     sizes = sorted(next(iter(curves.values())))
-    medians = [
-        interpolated({context: points[size].median for context, points in curves.items()}, context_length)
+    seconds = [
+        interpolated(
+            {context: points[size].lower_quartile for context, points in curves.items()}, context_length
+        )
         for size in sizes
     ]
-    return dict(zip(sizes, rising(np.array(medians)).tolist(), strict=True))
+    return dict(zip(sizes, rising(np.array(seconds)).tolist(), strict=True))
 
 
 def _read_curves(fields: Mapping[str, Any]) -> Curves:

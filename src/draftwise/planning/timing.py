@@ -1,4 +1,4 @@
-"""What a target's pass and a drafter's guess cost here, timed in the loop itself: in turns, medians, spread.
+"""What a target's pass and a drafter's guess cost here, timed in the loop itself, in turns.
 
 A pass in a tight loop of passes is faster than the same pass in real decoding, where threads have gone to
 sleep and caches hold other things by the time it begins. So real steps are timed.
@@ -34,7 +34,7 @@ CONTEXTS = (64, 512)
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 16, 17)
 WIDER = (24, 32, 40, 48, 64, 80, 96, 128)  # what the drafts of several rows come to
 DRAFT_LENGTHS = (1, 2, 4, 8)
-MIN_ROUNDS, MAX_ROUNDS = 3, 15
+MIN_ROUNDS, MAX_ROUNDS = 5, 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def pass_times(
     """T(n): seconds of one pass of a target over n positions, at several context lengths.
 
     `widths`: these n, as far as the target has room. A width of 1 is a lone token as the target runs it,
-    which some engines pad. `budget`: seconds to spend on rounds; there are at least 3 of them.
+    which some engines pad. `budget`: seconds to spend on rounds; there are at least 5 of them.
     """
     lengths = [width - 1 for width in widths if 4 * width <= target.max_length] or [0]
     times = step_times(target, _Anything(), lengths, budget=budget, clock=clock, progress=progress)
@@ -227,7 +227,7 @@ def interleaved(
 ) -> dict[Key, list[Value]]:
     """What each of `runs` returns, once in every round: a slow moment of the machine falls on all of them.
 
-    Rounds go on until `budget` seconds are over, from 3 to 15 of them, after one that is not counted.
+    Rounds go on until `budget` seconds are over, from 5 to 15 of them, after one that is not counted.
     """
     returned: dict[Key, list[Value]] = {key: [] for key in runs}
     for run in runs.values():
