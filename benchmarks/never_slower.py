@@ -3,13 +3,14 @@
     python benchmarks/never_slower.py --data DIR [--target MODEL] [--draft-model MODEL] [--family NAME ...]
 
 Each prompt is decoded in turn plainly, with num_draft_tokens="auto", and with each fixed drafter and number
-of draft tokens. Seconds a token are with the drafter's reading of the prompt and without the target's, a
-family's in one round the mean of its prompts', and each ratio the median of those of the rounds. `plain`:
-auto's speed over that of plain decoding in the same mode; `width_1`: over plain decoding in passes of width
-1, which give up the same bits at every width; `best_fixed`: over the drafter and constant number that is
-fastest for the family, known in hindsight; `match_rule`: over prompt lookup with a table of numbers by the
-length of the match, made by hand; `oracle`: over auto's own drafts, had it known how many tokens of each
-would be accepted (2211.17192, section 3.5); each with its worst and mean over the families.
+of draft tokens. Seconds a token are of all that a call does, the drafter's reading of the prompt too, but
+the target's reading of it; a family's in one round the mean of its prompts', and each ratio the median of
+those of the rounds. `plain`: auto's speed over that of plain decoding in the same mode; `width_1`: over plain
+decoding in passes of width 1, which give up the same bits at every width; `best_fixed`: over the drafter and
+constant number that is fastest for the family, known in hindsight; `match_rule`: over prompt lookup with a
+table of numbers by the length of the match, made by hand; `oracle`: over auto's own drafts, had it known how
+many tokens of each would be accepted (2211.17192, section 3.5); each with its worst and mean over the
+families.
 Where text is sampled each round has its seed, so that all but a draft model write the same text, as far as
 width 1 has the same bits; and auto goes by costs as they were measured. Prints one JSON object.
 """
@@ -22,6 +23,7 @@ from operator import truediv
 from pathlib import Path
 from random import Random
 from statistics import mean, median, mode
+from time import perf_counter
 from typing import Literal
 
 from draftwise import generate, load
@@ -53,17 +55,16 @@ AGAINST = {"plain": "plain", "width_1": "width 1", "match_rule": RULE, "oracle":
 Decode = Callable[[Messages, float, int], Generation]
 
 
-def seconds_a_token(generation: Generation) -> float:
-    """After the pass that reads the prompt, all drafting included."""
-    seconds = generation.seconds.total - generation.steps[0].seconds.verify
-    return seconds / (len(generation.token_ids) - 1)
+def seconds_a_token(generation: Generation, seconds: float) -> float:
+    """Of the seconds that a call took: all but those of the pass that reads the prompt."""
+    return (seconds - generation.steps[0].seconds.verify) / (len(generation.token_ids) - 1)
 
 
-def oracle_seconds_a_token(generation: Generation, costs: CostModel) -> float:
+def oracle_seconds_a_token(generation: Generation, seconds: float, costs: CostModel) -> float:
     """The same, had every draft been as long as it was right."""
     verify = costs.verify(generation.num_prompt_tokens)
     saved = generation.seconds.total - oracle_seconds(generation.steps, verify)
-    return seconds_a_token(generation) - saved / (len(generation.token_ids) - 1)
+    return seconds_a_token(generation, seconds - saved)
 
 
 def random_words(count: int) -> list[Messages]:
@@ -153,10 +154,12 @@ def main() -> None:
         for turn in range(options.rounds):
             for place, prompt in enumerate(prompts):
                 for way, decode in list(compare.items())[:: 1 if turn % 2 else -1]:
+                    began = perf_counter()
                     generation = decode(prompt, temperature, turn)
-                    seconds[way][place].append(seconds_a_token(generation))
+                    took = perf_counter() - began
+                    seconds[way][place].append(seconds_a_token(generation, took))
                     if way == "auto":
-                        seconds["oracle"][place].append(oracle_seconds_a_token(generation, costs))
+                        seconds["oracle"][place].append(oracle_seconds_a_token(generation, took, costs))
         measured[name] = {
             way: [mean(turn) for turn in zip(*each, strict=True)] for way, each in seconds.items()
         }

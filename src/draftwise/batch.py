@@ -16,7 +16,7 @@ from draftwise.drafters.none import NoDrafter
 from draftwise.drafters.several import Several
 from draftwise.errors import OptionError, PromptError
 from draftwise.loop import begin, step
-from draftwise.models.base import LanguageModel, ModelState, refuse_no_model
+from draftwise.models.base import LanguageModel, ModelState, refuse_no_target
 from draftwise.sequence import Sequence, nobody
 from draftwise.types import Step
 
@@ -45,7 +45,7 @@ class Batch:
         num_draft_tokens: int | Literal["auto"] | Controller | None = "auto",
         width_invariant: bool = True,
     ) -> None:
-        refuse_no_model("target", target)
+        refuse_no_target(target)
         whole_number("num_rows", num_rows, least=1)
         whole_number("max_length", max_length, least=1)
         yes_or_no("width_invariant", width_invariant)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from draftwise.chat_template import Message
 from draftwise.checks import is_lone, whole_number
 from draftwise.errors import OptionError, PromptError
-from draftwise.models.base import LanguageModel, refuse_no_model
+from draftwise.models.base import LanguageModel, refuse_no_target
 from draftwise.tokenizer import Tokenizer
 from draftwise.types import Source
 
@@ -21,7 +21,7 @@ EMPTY_PROMPT = "the prompt is empty; give at least one character or one token."
 
 def opening(target: LanguageModel, prompt: Prompt) -> tuple[list[int], Source | None]:
     """The token ids that a sequence begins with, and what the target's encoder, if it has one, reads."""
-    refuse_no_model("target", target)
+    refuse_no_target(target)
     if target.encoder is None:
         return encode_prompt(target, prompt), None
     is_sound = isinstance(prompt, np.ndarray) and prompt.dtype.kind == "f"

@@ -59,6 +59,7 @@ class NgramModel:
 
     width_invariant = True
     scores_trees = True
+    only_drafts = False
     rows_share_passes = False
     encoder: Encoder | None = None
 

@@ -26,6 +26,7 @@ class OnlineNgramModel:
     width_invariant = True
     max_length = 1 << 30
     scores_trees = False
+    only_drafts = False
     rows_share_passes = False
     encoder: Encoder | None = None
     eos_token_ids: frozenset[int] = frozenset()

@@ -31,6 +31,16 @@ def refuse_no_model(name: str, value: object) -> None:
     of_kind(name, value, LanguageModel, "a model, as draftwise.load returns it")
 
 
+def refuse_no_target(target: "LanguageModel") -> None:
+    """Raise OptionError for anything but a model, and UnsupportedError for one that can only draft."""
+    refuse_no_model("target", target)
+    if target.only_drafts:
+        raise UnsupportedError(
+            f"{target.name} guesses some of its tokens alone and would never write the others; as a target "
+            "convert it without --corpus."
+        )
+
+
 def refuse_taps(taps: Sequence[Tap], name: str) -> None:
     """Raise UnsupportedError if hidden states are asked of a model that hands out none."""
     if taps:
@@ -135,6 +145,7 @@ class LanguageModel(Protocol):
     eos_token_ids: frozenset[int]
     width_invariant: bool  # whether a position's logits have the same bits in passes of any width, here
     scores_trees: bool  # whether `forward` takes `parents`
+    only_drafts: bool  # whether it lacks tokens that it should write, which only a draft model may
     rows_share_passes: bool  # whether rows go through it in one pass, as wide as the widest, not one by one
     tokenizer: Tokenizer | None
 

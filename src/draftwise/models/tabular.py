@@ -23,6 +23,7 @@ class TabularModel:
 
     width_invariant = True
     scores_trees = True
+    only_drafts = False
     rows_share_passes = False
     encoder: Encoder | None = None
 

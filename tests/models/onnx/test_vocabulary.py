@@ -1,5 +1,6 @@
 """An output layer of few tokens: those keep their logits, and no other can be guessed."""
 
+import json
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -13,8 +14,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from draftwise import DraftModel, generate
-from draftwise.errors import OptionError
+from draftwise import Batch, DraftModel, LanguageModel, generate, score
+from draftwise.errors import OptionError, UnsupportedError
 from draftwise.models.onnx.convert import convert
 from draftwise.models.onnx.engine import OnnxModel, load_onnx
 from draftwise.models.onnx.manifest import Manifest
@@ -75,6 +76,28 @@ def test_it_drafts_without_changing_what_is_written(restricted: Path, model: Onn
     guessed = {token_id for step in assisted.steps for token_id in step.drafted}
     assert guessed
     assert guessed <= set(VOCABULARY)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model: generate(model, PROMPT, max_new_tokens=4),
+        lambda model: score(model, PROMPT, [3]),
+        lambda model: Batch(model, 1, 16),
+    ],
+    ids=["generate", "score", "batch"],
+)
+def test_a_target_has_to_know_all_tokens(restricted: Path, use: Callable[[LanguageModel], object]) -> None:
+    with pytest.raises(UnsupportedError, match=r"never write the others; as a target convert it without"):
+        use(load_onnx(restricted))
+
+
+def test_a_model_converted_before_that_was_told_is_whole(restricted: Path) -> None:
+    file = restricted / "draftwise.json"
+    fields = json.loads(file.read_text())
+    assert fields.pop("only_drafts")
+    file.write_text(json.dumps(fields))
+    assert not load_onnx(restricted).only_drafts
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8-rowwise"])

@@ -21,6 +21,7 @@ class TranslatedModel:
     """
 
     encoder: Encoder | None = None
+    only_drafts = True
 
     def __init__(self, model: LanguageModel, target: LanguageModel) -> None:
         refuse_no_model("model", model)

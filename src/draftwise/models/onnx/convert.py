@@ -85,6 +85,7 @@ def convert(
         head_size=head_size,
         float_nll=float(before[known].mean()),
         nll=float(after[known].mean()),
+        only_drafts=bool(vocabulary),
     )
     manifest.write(out)
     return manifest

@@ -50,6 +50,7 @@ class OnnxModel:
         self.vocab_size = manifest.vocab_size
         self.max_length = manifest.max_length - 1  # the last position is for the one beside a lone token
         self.precision: str = manifest.layout
+        self.only_drafts = manifest.only_drafts
         self.eos_token_ids = tokenizer.eos_token_ids
         names = [each.name for each in session.get_inputs()]
         self.num_layers = sum(name.startswith(PAST) for name in names) // 2  # a layer has keys and values

@@ -32,7 +32,10 @@ class Layout(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What the engine must know of a converted model, and what the conversion lost (nats for each token)."""
+    """What the engine must know of a converted model, and what the conversion lost (nats for each token).
+
+    `only_drafts`: whether it was left but some of its tokens.
+    """
 
     name: str
     layout: Layout
@@ -41,6 +44,7 @@ class Manifest:
     head_size: int
     float_nll: float
     nll: float
+    only_drafts: bool = False
 
     @property
     def loss(self) -> float:

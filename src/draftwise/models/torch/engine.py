@@ -31,6 +31,7 @@ class TorchModel(TransformersModel):
     """
 
     scores_trees = True
+    only_drafts = False
     rows_share_passes = True
     encoder: Encoder | None = None
 
