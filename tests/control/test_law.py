@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from draftwise.control import trials
 from draftwise.control.base import Limit, UpTo
+from draftwise.control.cost import CostModel
+from draftwise.control.reckoned import Reckoned
 from draftwise.decoding import generate
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
@@ -18,7 +21,7 @@ from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler, SamplingParams
 from draftwise.sequence import Sequence as Row
-from draftwise.types import Draft, Step
+from draftwise.types import Draft, Probs, Step
 from tests.enumeration import distance, law_of_generate, law_of_target
 from tests.fakes import SamplingDrafter
 from tests.sampling.naive import naive
@@ -60,6 +63,18 @@ class DropsWhatItIsUnsureOf(SamplingDrafter):
         return Draft(draft.token_ids[:kept], draft.probs[:kept] if draft.probs else None)
 
 
+class Silent(SamplingDrafter):
+    """Tells nothing of its tokens."""
+
+    def draft(self, context: Sequence[int], limit: Limit, sampler: Sampler, randomness: Randomness) -> Draft:
+        token_ids: list[int] = []
+        probs: list[Probs] = []
+        while limit.allows(len(token_ids)):
+            probs.append(self.next_probs([*context, *token_ids], sampler.after(token_ids)))
+            token_ids.append(randomness.sample(probs[-1]))
+        return Draft(tuple(token_ids), probs)
+
+
 @pytest.mark.parametrize(
     "drafters",
     [
@@ -97,6 +112,28 @@ def test_law_under_controls_with_the_controller_on() -> None:
     )
     expected = law_of_target(TARGET, PROMPT, 3, controls, naive(controls, len(PROMPT)))
     assert distance(law, expected) < 1e-12
+
+
+def test_law_where_tokens_are_tried_that_do_not_seem_to_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second token of a draft, once there is an allowance for it: with each of its first tokens."""
+    costs = CostModel(
+        lambda context: {1: 1.0, 2: 1.05, 3: 1.4, 4: 9.0}, [lambda context: {1: 0.0}], constant=True
+    )
+    monkeypatch.setattr(CostModel, "measured", lambda *models, **options: costs)
+    monkeypatch.setattr(trials, "_EXPLORED", 1.0)
+    ventured: set[tuple[int, ...]] = set()
+    won = Reckoned.won
+
+    def watched(limit: Reckoned, num_drafted: int, num_accepted: int) -> float:
+        ventured.add((limit.ventured or 0, num_drafted))
+        return won(limit, num_drafted, num_accepted)
+
+    monkeypatch.setattr(Reckoned, "won", watched)
+    law = law_of_generate(
+        TARGET, PROMPT, 4, drafter=Silent(MODEL), sampling=SAMPLED, num_draft_tokens="auto", seed=0
+    )
+    assert ventured == {(1, 2)}
+    assert distance(law, law_of_target(TARGET, PROMPT, 4, SAMPLED)) < 1e-12
 
 
 def test_law_where_confidence_ends_a_draft() -> None:

@@ -21,8 +21,9 @@ from draftwise.planning.measure import Trace, traces
 from draftwise.planning.text import Text, write_text
 from draftwise.randomness import Randomness
 from draftwise.sampling import Sampler, SamplingParams, adjusted_probs
-from draftwise.types import Draft, Logits, Step
+from draftwise.types import Draft, Step
 from tests.fakes import GuessingDrafter, SamplingDrafter
+from tests.planning.simulated import SimulatedClock, SlowModel
 
 GREEDY, WARM, HOT = SamplingParams(), SamplingParams(0.7), SamplingParams(1.3, top_k=4)
 TARGET = TabularModel.random(6, order=2, seed=1)
@@ -168,31 +169,15 @@ def test_a_narrow_or_short_draft_model_is_followed() -> None:
 
 def test_a_draft_model_reads_a_text_as_it_drafts() -> None:
     """Token by token: the bits of wider passes may be others."""
+    widths: list[int] = []
 
-    class Narrow(ContextState):
-        def forward(
-            self,
-            token_ids: Sequence[Sequence[int]],
-            num_logits: Sequence[int],
-            parents: Sequence[Sequence[int] | None] | None = None,
-        ) -> list[Logits]:
-            scores = super().forward(token_ids, num_logits, parents)
-            return [-each if len(fed) > 1 else each for each, fed in zip(scores, token_ids, strict=True)]
+    def cost(held: int, width: int) -> float:
+        widths.append(width)
+        return 0.0
 
-    class Model(TabularModel):
-        def open(
-            self,
-            num_sequences: int,
-            max_length: int,
-            *,
-            width_invariant: bool = True,
-            taps: Sequence[Tap] = (),
-        ) -> ContextState:
-            return Narrow(self, num_sequences, max_length)
-
-    written = text(WARM)
-    (trace,) = traced(DraftModel(Model(SMALL.table)), written, [WARM])
-    assert trace.rates == pytest.approx(overlaps(written, WARM))
+    written = text()
+    traced(DraftModel(SlowModel(SimulatedClock(), cost)), written, [GREEDY])
+    assert widths == [len(written.prompt_ids) - 1, *[1] * len(written)]
 
 
 def test_prompt_lookup_is_replayed() -> None:

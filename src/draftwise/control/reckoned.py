@@ -138,12 +138,13 @@ class Reckoned:
         """
         if self.ventured not in (None, num_drafted) or self._confidences[num_drafted] is not None:
             return False
+        if not self._learnt.trials.affords(-next(self._wins(drafter, num_drafted, depth, survivals))):
+            return False
         hoped = self._survivals(num_drafted, num_drafted - 1, self._standing(drafter).acceptance.hoped(depth))
         may_pay = any(win > 0 for win in self._wins(drafter, num_drafted, depth, hoped))
-        loss = -next(self._wins(drafter, num_drafted, depth, survivals))
-        if may_pay and self._learnt.trials.affords(loss):
+        if may_pay:
             self.ventured, self.forgone = num_drafted, 0.0
-        return self.ventured == num_drafted
+        return may_pay
 
     def _wins(self, drafter: int, num_drafted: int, depth: int, survivals: Rows[float]) -> Iterator[float]:
         """Seconds won by one token more than `num_drafted`, by two, and so on, over a draft that ends.

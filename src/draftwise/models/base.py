@@ -37,7 +37,7 @@ def refuse_no_target(target: "LanguageModel") -> None:
     if target.only_drafts:
         raise UnsupportedError(
             f"{target.name} guesses some of its tokens alone and would never write the others; as a target "
-            "convert it without --corpus."
+            "give a model that knows all of them, converted without --corpus."
         )
 
 

@@ -88,7 +88,7 @@ def test_it_drafts_without_changing_what_is_written(restricted: Path, model: Onn
     ids=["generate", "score", "batch"],
 )
 def test_a_target_has_to_know_all_tokens(restricted: Path, use: Callable[[LanguageModel], object]) -> None:
-    with pytest.raises(UnsupportedError, match=r"never write the others; as a target convert it without"):
+    with pytest.raises(UnsupportedError, match=r"never write the others; as a target give a model"):
         use(load_onnx(restricted))
 
 

@@ -14,6 +14,7 @@ class TransformersModel(ABC):
     """A transformers model, on the device and in the dtype that it has, in evaluation mode."""
 
     width_invariant = False  # matrix products of different widths round differently
+    only_drafts = False
 
     def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer | None = None, name: str = "") -> None:
         self.name = name or model.config.name_or_path or type(model).__name__

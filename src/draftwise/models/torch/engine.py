@@ -31,7 +31,6 @@ class TorchModel(TransformersModel):
     """
 
     scores_trees = True
-    only_drafts = False
     rows_share_passes = True
     encoder: Encoder | None = None
 

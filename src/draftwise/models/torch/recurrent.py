@@ -43,7 +43,6 @@ class RecurrentModel(TransformersModel):
     """
 
     scores_trees = False
-    only_drafts = False
     rows_share_passes = False
     encoder: Encoder | None = None
     one_by_one = False  # whether all passes but the first of a text are of one token
