@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import product
 from time import perf_counter
 
@@ -270,8 +271,10 @@ def test_how_many_tokens_pay_can_be_measured(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(timing, "CONTEXTS", (8,))
     monkeypatch.setattr(timing, "MAX_ROUNDS", 3)
     target = EncoderDecoderModel(bart())
+    measure = partial(timing.draft_times, budget=0, clock=perf_counter, progress=lambda *_: None)
+    verify = timing.pass_times(target, budget=0, clock=perf_counter, progress=lambda *_: None)
     for drafter in (PromptLookup(), DraftModel(EncoderDecoderModel(bart(seed=1)))):
-        curves = timing.draft_times(drafter, target, budget=0, clock=perf_counter, progress=lambda *_: None)
+        curves = measure(drafter, target, verify)
         assert curves[8].keys() == {1, 2, 4, 8}
         generation = generate(target, SOURCES[0], drafter=drafter, max_new_tokens=9, num_draft_tokens="auto")
         assert generation.token_ids == greedy_search(target.model, SOURCES[0], 9)

@@ -8,10 +8,10 @@ from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.tabular import TabularModel
+from draftwise.planning.curves import Curves, Timing
 from draftwise.planning.measure import Trace, traces
 from draftwise.planning.predict import Costs, Prediction, emissions, overhead, predict, visits
 from draftwise.planning.text import Text, write_text
-from draftwise.planning.timing import Curves, Timing
 from draftwise.sampling import SamplingParams
 from draftwise.theory import measured_speedup, speedup
 from draftwise.types import Seconds, Step

@@ -8,15 +8,15 @@ import pytest
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.planning import profile as module
+from draftwise.planning.curves import Timing
 from draftwise.planning.profile import (
     Conditions,
     Profile,
     drafter_key,
-    interpolated,
     profile_file,
     profile_for,
 )
-from draftwise.planning.timing import WIDER, Timing
+from draftwise.planning.timing import WIDER
 from tests.planning.simulated import SimulatedClock, SlowModel, clock, silent
 
 __all__ = ["clock"]  # a fixture
@@ -126,20 +126,6 @@ def test_where_nothing_can_be_written_it_is_measured_each_time(clock: SimulatedC
     (tmp_path / "a file").touch()
     profile = profile_for(slow(clock), budget=0, file=tmp_path / "a file" / "p", progress=silent, clock=clock)
     assert profile.verify_seconds(64)[1] == pytest.approx(1.163)
-
-
-def test_between_and_beyond_points() -> None:
-    points = {2: 10.0, 4: 20.0, 8: 60.0}
-    assert [interpolated(points, at) for at in (1, 2, 3, 4, 6, 8, 10)] == [10, 10, 15, 20, 40, 60, 80]
-    assert interpolated({2: 10.0, 4: 8.0}, 3) == 9
-    assert interpolated({2: 10.0, 4: 8.0}, 6) == 8
-    assert interpolated({5: 1.0}, 9) == 1
-
-
-def test_the_quicker_rounds_count_and_noise_makes_no_width_dearer_than_a_wider_one() -> None:
-    seconds = {1: 1.2, 2: 1.0, 4: 1.5, 8: 1.4}
-    curves = {0: {width: Timing(1.1 * each, each, 2 * each) for width, each in seconds.items()}}
-    assert module.at_context(curves, 100) == pytest.approx({1: 1.1, 2: 1.1, 4: 1.45, 8: 1.45})
 
 
 def test_spread_is_that_of_the_rounds() -> None:

@@ -1,6 +1,7 @@
 """Costs are timed in turns, on a clock that the models themselves move."""
 
 from collections.abc import Sequence
+from itertools import count
 
 import pytest
 
@@ -9,12 +10,12 @@ from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.base import Tap
 from draftwise.models.context import ContextState
 from draftwise.models.tabular import TabularModel
+from draftwise.planning.curves import Timing
 from draftwise.planning.timing import (
     DRAFT_LENGTHS,
     MAX_ROUNDS,
     MIN_ROUNDS,
     WIDTHS,
-    Timing,
     draft_times,
     interleaved,
     pass_times,
@@ -23,13 +24,7 @@ from draftwise.types import Logits
 from tests.planning.simulated import SimulatedClock, SlowModel, clock, silent
 
 __all__ = ["clock"]  # a fixture
-
-
-def test_a_timing_is_the_median_and_the_quartiles() -> None:
-    timing = Timing.of([5.0, 1.0, 3.0, 2.0, 4.0])
-    assert timing == Timing(median=3, lower_quartile=2, upper_quartile=4)
-    assert timing.spread == pytest.approx(2 / 3)
-    assert Timing.of([0.0, 0.0]).spread == 0
+FREE = {64: {1: Timing(0, 0, 0)}}  # passes that take nothing
 
 
 def test_runs_take_turns_and_the_first_round_does_not_count(clock: SimulatedClock) -> None:
@@ -75,9 +70,8 @@ def test_a_short_model_is_timed_within_its_length(clock: SimulatedClock, max_len
 
 
 def test_a_draft_of_n_tokens_costs_n_passes(clock: SimulatedClock) -> None:
-    target = TabularModel.random(50)
     drafter = DraftModel(SlowModel(clock, lambda held, width: 1 + 0.1 * width, seed=1))
-    curves = draft_times(drafter, target, budget=0, clock=clock, progress=silent)
+    curves = draft_times(drafter, TabularModel.random(50), FREE, budget=0, clock=clock, progress=silent)
     assert list(curves) == [64, 512]
     for points in curves.values():
         assert {length: pytest.approx(1.1 * length) for length in DRAFT_LENGTHS} == {
@@ -86,8 +80,26 @@ def test_a_draft_of_n_tokens_costs_n_passes(clock: SimulatedClock) -> None:
 
 
 def test_a_drafter_without_a_model_is_timed_too(clock: SimulatedClock) -> None:
-    curves = draft_times(PromptLookup(), TabularModel.random(50), budget=0, clock=clock, progress=silent)
+    target = TabularModel.random(50)
+    curves = draft_times(PromptLookup(), target, FREE, budget=0, clock=clock, progress=silent)
     assert all(timing.median == 0 for points in curves.values() for timing in points.values())
+
+
+def test_drafts_are_given_at_the_pace_of_the_passes_that_they_go_with(clock: SimulatedClock) -> None:
+    """The machine is half as fast when drafts are timed, and now and then the target is held up."""
+    pace, every = 1.0, count()
+
+    def passes(held: int, width: int) -> float:
+        return pace * (1 + 0.1 * width + 0.001 * held) * (3 if pace > 1 and next(every) % 9 == 0 else 1)
+
+    target = SlowModel(clock, passes)
+    drafter = DraftModel(SlowModel(clock, lambda held, width: pace * 0.5, seed=1))
+    verify = pass_times(target, budget=0, clock=clock, progress=silent)
+    pace = 2.0
+    curves = draft_times(drafter, target, verify, budget=0, clock=clock, progress=silent)
+    for points in curves.values():
+        for length, timing in points.items():
+            assert timing.median == pytest.approx(0.5 * length, rel=0.01)
 
 
 class Counting(TabularModel):

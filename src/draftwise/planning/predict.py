@@ -7,10 +7,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwise.planning.curves import Curves, at_context, interpolated
 from draftwise.planning.measure import Trace
-from draftwise.planning.profile import at_context, interpolated
 from draftwise.planning.text import Text
-from draftwise.planning.timing import Curves
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,16 @@ from time import perf_counter
 from typing import Any
 from zlib import crc32
 
-import numpy as np
-
-from draftwise.control.curve import rising
 from draftwise.drafters.base import Drafter
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.models.base import LanguageModel, example_of
 from draftwise.models.cache import cache_folder
 from draftwise.models.machine import processor
-from draftwise.planning.timing import WIDER, Clock, Curves, Timing, draft_times, pass_times
+from draftwise.planning.curves import Curves, Timing, at_context
+from draftwise.planning.timing import WIDER, Clock, draft_times, pass_times
 from draftwise.progress import Progress, shown
 
-RECIPE = 4  # raised whenever what is timed changes
+RECIPE = 5  # raised whenever what is timed changes
 BUDGET = 4.0  # seconds spent on rounds, of the target and of each drafter; slow models take longer
 
 
@@ -133,7 +131,9 @@ def profile_for(
             widened = pass_times(target, WIDER, budget=budget, clock=clock, progress=report)
             profile = replace(profile, wider=widened)
         curves = {
-            drafter_key(drafter): draft_times(drafter, target, budget=budget, clock=clock, progress=report)
+            drafter_key(drafter): draft_times(
+                drafter, target, profile.verify, budget=budget, clock=clock, progress=report
+            )
             for drafter in missing
         }
     profile = replace(profile, drafters={**profile.drafters, **curves})
@@ -173,35 +173,6 @@ def _content(model: LanguageModel) -> str:
         state.begin(0, example_of(model))
         logits = state.forward([token_ids], [length])[0]
     return f"{crc32(logits.tobytes()):08x}"
-
-
-def interpolated(points: Mapping[int, float], at: float) -> float:
-    """Linear between the points, constant before the first, and after the last as steep as just before it."""
-    sizes = sorted(points)
-    above = next((index for index, size in enumerate(sizes) if size >= at), len(sizes) - 1)
-    if at <= sizes[0] or len(sizes) == 1:
-        return points[sizes[0]]
-    low, high = sizes[above - 1], sizes[above]
-    slope = (points[high] - points[low]) / (high - low)
-    # Noise may make a curve fall at its end; it is not to be carried on to nothing.
-    return points[high] + (max(slope, 0.0) if at > high else slope) * (at - high)
-
-
-def at_context(curves: Curves, context_length: int) -> dict[int, float]:
-    """Seconds by size (width or tokens drafted) at a context length, linear between measured ones.
-
-    Lower quartiles: what else the machine does only ever adds to a time, so that of few rounds the quicker
-    ones tell more of how times compare than the median does. They rise with the size: of widths that are one
-    as fast as the next, noise would make some the best.
-    """
-    sizes = sorted(next(iter(curves.values())))
-    seconds = [
-        interpolated(
-            {context: points[size].lower_quartile for context, points in curves.items()}, context_length
-        )
-        for size in sizes
-    ]
-    return dict(zip(sizes, rising(np.array(seconds)).tolist(), strict=True))
 
 
 def _read_curves(fields: Mapping[str, Any]) -> Curves:

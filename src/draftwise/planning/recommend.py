@@ -137,6 +137,7 @@ def make_plan(
                 curves = draft_times(
                     drafter,
                     target,
+                    profile.verify,
                     budget=budget / 4,
                     clock=clock,
                     progress=report,

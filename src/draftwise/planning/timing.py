@@ -4,20 +4,20 @@ A pass in a tight loop of passes is faster than the same pass in real decoding, 
 sleep and caches hold other things by the time it begins. So real steps are timed.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, takewhile
+from statistics import median
 from typing import TypeVar
-
-import numpy as np
 
 from draftwise.control.base import Limit
 from draftwise.control.fixed import Fixed
 from draftwise.drafters.base import Drafter
 from draftwise.loop import begin, step
 from draftwise.models.base import LanguageModel, Tap, example_of
+from draftwise.planning.curves import Curves, Timing, at_context, interpolated
 from draftwise.progress import Progress
 from draftwise.randomness import Randomness, Streams
 from draftwise.sampling import Sampler, SamplingParams
@@ -38,26 +38,12 @@ MIN_ROUNDS, MAX_ROUNDS = 5, 15
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds of one thing done several times: the median and the quartiles."""
+class TimedStep:
+    """What a step took whose pass had `width` positions, after a context of so many tokens."""
 
-    median: float
-    lower_quartile: float
-    upper_quartile: float
-
-    @classmethod
-    def of(cls, seconds: Sequence[float]) -> "Timing":
-        lower, median, upper = (float(value) for value in np.quantile(seconds, (0.25, 0.5, 0.75)))
-        return cls(median, lower, upper)
-
-    @property
-    def spread(self) -> float:
-        """The distance of the quartiles over the median: 0 where every round took the same time."""
-        return (self.upper_quartile - self.lower_quartile) / self.median if self.median else 0.0
-
-
-# Seconds by context length (tokens of text before the draft), and then by width or by tokens drafted.
-Curves = Mapping[int, Mapping[int, Timing]]
+    context_length: int
+    width: int
+    seconds: Seconds
 
 
 def pass_times(
@@ -75,24 +61,33 @@ def pass_times(
     """
     lengths = [width - 1 for width in widths if 4 * width <= target.max_length] or [0]
     times = step_times(target, _Anything(), lengths, budget=budget, clock=clock, progress=progress)
-    return _curves({(context, n + 1): [each.verify for each in of] for (context, n), of in times.items()})
+    return _curves(
+        {(context, n + 1): [each.seconds.verify for each in of] for (context, n), of in times.items()}
+    )
 
 
 def draft_times(
     drafter: Drafter,
     target: LanguageModel,
+    verify: Curves,
     *,
     budget: float,
     clock: Clock,
     progress: Progress,
     sampling: SamplingParams | None = None,
 ) -> Curves:
-    """Seconds that a drafter takes to guess n tokens, at several context lengths; None is greedy."""
+    """Seconds that a drafter takes to guess n tokens, at several context lengths; `sampling` None is greedy.
+
+    `verify`: T(n), as the machine was when that was timed. It may be slower by now, or quicker, and what a
+    draft costs beside a pass is what decides: so drafts are given as if their own steps' passes had taken
+    that.
+    """
     lengths = [length for length in DRAFT_LENGTHS if 8 * length <= target.max_length] or [1]
     times = step_times(
         target, drafter, lengths, budget=budget, clock=clock, progress=progress, sampling=sampling
     )
-    return _curves({key: [each.draft for each in of] for key, of in times.items()})
+    pace = _pace(verify, times.values())
+    return _curves({key: [pace * each.seconds.draft for each in of] for key, of in times.items()})
 
 
 def step_times(
@@ -104,8 +99,8 @@ def step_times(
     clock: Clock,
     progress: Progress,
     sampling: SamplingParams | None = None,
-) -> dict[tuple[int, int], list[Seconds]]:
-    """The seconds of steps that draft up to n tokens, by context length and n, for each round.
+) -> dict[tuple[int, int], list[TimedStep]]:
+    """Steps that draft up to n tokens, by context length and n, for each round.
 
     A drafter goes on with what the target answers, so that its drafts are accepted as they will be; the
     contexts grow by that.
@@ -116,7 +111,7 @@ def step_times(
     room = min(most, target.max_length // 2)
     contexts = sorted({max(2, min(context, target.max_length - room)) for context in CONTEXTS})
     sampling = sampling or SamplingParams()
-    runs: dict[tuple[int, int], Callable[[], Seconds]] = {}
+    runs: dict[tuple[int, int], Callable[[], TimedStep]] = {}
     with ExitStack() as opened:
         for context in contexts:
             progress(name, 0.0)
@@ -171,13 +166,15 @@ class _Loop:
         self._row = Row(self._prompt, stop, sampler, streams, tokenizer, source=source)
         self._cache.keep(0, min(self._cache.lengths[0], len(self._prompt) - 1))
 
-    def run(self, num_draft_tokens: int) -> Seconds:
+    def run(self, num_draft_tokens: int) -> TimedStep:
         """A step that drafts up to so many tokens."""
         if self._rewinds:
             self._rewind()
         elif self._row.room < num_draft_tokens:
             self._begin()
-        return step(self._cache, self._drafting, Fixed(num_draft_tokens), [self._row])[0].seconds
+        context_length = len(self._row.token_ids)
+        (taken,) = step(self._cache, self._drafting, Fixed(num_draft_tokens), [self._row])
+        return TimedStep(context_length, taken.num_fed, taken.seconds)
 
     def close(self) -> None:
         self._opened.close()
@@ -242,6 +239,18 @@ def interleaved(
             break
     progress(1.0)
     return returned
+
+
+def _pace(verify: Curves, times: Iterable[Sequence[TimedStep]]) -> float:
+    """What passes take by `verify` over what they took in these steps; 1 where they took nothing."""
+    ratios = []
+    for steps in times:
+        expected = (interpolated(at_context(verify, each.context_length), each.width) for each in steps)
+        taken = [
+            each.seconds.verify / seconds for each, seconds in zip(steps, expected, strict=True) if seconds
+        ]
+        ratios.append(Timing.of(taken).lower_quartile if taken else 0.0)
+    return 1 / median(ratios) if all(ratios) else 1.0
 
 
 def _curves(seconds: Mapping[tuple[int, int], Sequence[float]]) -> Curves:
