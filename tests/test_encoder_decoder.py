@@ -274,8 +274,8 @@ def test_how_many_tokens_pay_can_be_measured(monkeypatch: pytest.MonkeyPatch) ->
     measure = partial(timing.draft_times, budget=0, clock=perf_counter, progress=lambda *_: None)
     verify = timing.pass_times(target, budget=0, clock=perf_counter, progress=lambda *_: None)
     for drafter in (PromptLookup(), DraftModel(EncoderDecoderModel(bart(seed=1)))):
-        curves = measure(drafter, target, verify)
-        assert curves[8].keys() == {1, 2, 4, 8}
+        times = measure(drafter, target, verify)
+        assert times.draft[8].keys() == {1, 2, 4, 8}
         generation = generate(target, SOURCES[0], drafter=drafter, max_new_tokens=9, num_draft_tokens="auto")
         assert generation.token_ids == greedy_search(target.model, SOURCES[0], 9)
 

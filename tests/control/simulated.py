@@ -42,15 +42,6 @@ class Guesser:
         return cls(cost, lambda random: [alpha] * LONGEST)
 
 
-class Costs(CostModel):
-    """Reading is free, so that it is not a part of what is to be found, or has a cost for each token."""
-
-    reading = 0.0
-
-    def read(self, drafter: int, num_tokens: int, context_length: int) -> float:
-        return self.reading * num_tokens
-
-
 @dataclass(frozen=True)
 class Played:
     """One step: who drafted, how much, the tokens that it yields in the mean, and its seconds."""
@@ -67,18 +58,18 @@ def adaptive(
     shared: Sequence[int] = (),
     reading: float = 0.0,
 ) -> Adaptive:
-    """`shared`: the positions of several rows together for which the curve is known."""
+    """`shared`: the positions of several rows together for which the curve is known; `reading`: a token."""
     verify = {n: curve(n) for n in range(1, LONGEST + 2)}
     together = {n: curve(n) for n in shared}
     drafts = [{n: guesser.cost * n for n in range(1, LONGEST + 1)} for guesser in guessers]
     points = [lambda context_length, draft=draft: draft for draft in drafts]
-    costs = Costs(
+    costs = CostModel(
         lambda context_length: verify,
         points,
+        [reading] * len(guessers),
         constant=True,
         shared=(lambda context_length: together) if together else None,
     )
-    costs.reading = reading
     return Adaptive(costs)
 
 

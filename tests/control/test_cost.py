@@ -2,7 +2,6 @@
 
 import pytest
 
-from draftwise.control.acceptance import MOST
 from draftwise.control.cost import CostModel
 from draftwise.types import Seconds
 
@@ -25,11 +24,14 @@ def test_one_slow_moment_changes_little() -> None:
     assert costs.verify(100)[1] < 1.05
 
 
-def test_reading_widens_as_the_targets_passes_do() -> None:
-    costs = CostModel(
-        lambda context: {1: 1.0, MOST: 1.0 + (MOST - 1) / 4}, [lambda context: {1: 0.2}], constant=True
-    )
-    assert costs.read(0, 10, 100) == pytest.approx(0.2 * 10 / 4)
+def test_reading_keeps_the_pace_of_drafting_and_is_no_part_of_it() -> None:
+    costs = CostModel(lambda context: POINTS, [lambda context: {1: 0.1, 2: 0.2}], [0.01], constant=False)
+    costs.observe(Seconds(0.7, 1.0), 3, (0, 2), 100, costs.read(0, 50))
+    assert costs.read(0, 50) == pytest.approx(0.5)
+    for _ in range(200):
+        costs.observe(Seconds(0.6, 1.0), 3, (0, 2), 100)
+    assert costs.read(0, 50) == pytest.approx(1.5, rel=0.01)
+    assert CostModel(lambda context: POINTS, [lambda context: {1: 0.1}], constant=True).read(0, 9) == 0
 
 
 def test_rows_pass_together_for_what_their_positions_take() -> None:

@@ -15,7 +15,7 @@ def test_what_was_missed_is_counted_from_the_last_draft() -> None:
     standing = Standing()
     standing.misses(lead=0.0, num_tokens=100)
     assert not standing.is_worth(10.0, lead=1.0, budget=20)
-    standing.drafts(context_length=100)
+    standing.drafts(num_read=100)
     assert standing.num_read == 100
     assert standing.is_worth(10.0, lead=1.0, budget=20)
 

@@ -8,7 +8,7 @@ import pytest
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.planning import profile as module
-from draftwise.planning.curves import Timing
+from draftwise.planning.curves import DraftTimes, Timing
 from draftwise.planning.profile import (
     Conditions,
     Profile,
@@ -131,6 +131,6 @@ def test_where_nothing_can_be_written_it_is_measured_each_time(clock: SimulatedC
 def test_spread_is_that_of_the_rounds() -> None:
     steady, noisy = Timing(1, 1, 1), Timing(1, 0.9, 1.2)
     conditions = Conditions("m", "e", "p", "c")
-    assert Profile(conditions, {64: {1: steady, 2: noisy}}, {"d": {64: {1: noisy}}}).spread == pytest.approx(
-        0.3
-    )
+    assert Profile(
+        conditions, {64: {1: steady, 2: noisy}}, {"d": DraftTimes({64: {1: noisy}}, 0.0)}
+    ).spread == pytest.approx(0.3)

@@ -27,7 +27,7 @@ __all__ = ["clock"]  # a fixture
 FREE = {64: {1: Timing(0, 0, 0)}}  # passes that take nothing
 
 
-def test_runs_take_turns_and_the_first_round_does_not_count(clock: SimulatedClock) -> None:
+def test_runs_take_turns_and_the_first_round_comes_first(clock: SimulatedClock) -> None:
     order: list[str] = []
 
     def run(name: str) -> int:
@@ -36,8 +36,8 @@ def test_runs_take_turns_and_the_first_round_does_not_count(clock: SimulatedCloc
 
     returned = interleaved({"a": lambda: run("a"), "b": lambda: run("b")}, 1e9, clock)
     assert order == ["a", "b"] * (MAX_ROUNDS + 1)
-    assert returned["a"][:2] == [3, 5]
-    assert len(returned["b"]) == MAX_ROUNDS
+    assert returned["a"][:3] == [1, 3, 5]
+    assert len(returned["b"]) == MAX_ROUNDS + 1
 
 
 @pytest.mark.parametrize(("budget", "rounds"), [(0.0, MIN_ROUNDS), (6.5, 7)])
@@ -47,7 +47,7 @@ def test_a_budget_ends_the_rounds(clock: SimulatedClock, budget: float, rounds: 
     def run() -> None:
         clock.now += 1
 
-    assert len(interleaved({"run": run}, budget, clock, fractions.append)["run"]) == rounds
+    assert len(interleaved({"run": run}, budget, clock, fractions.append)["run"]) == 1 + rounds
     assert fractions[-1] == 1
 
 
@@ -71,9 +71,10 @@ def test_a_short_model_is_timed_within_its_length(clock: SimulatedClock, max_len
 
 def test_a_draft_of_n_tokens_costs_n_passes(clock: SimulatedClock) -> None:
     drafter = DraftModel(SlowModel(clock, lambda held, width: 1 + 0.1 * width, seed=1))
-    curves = draft_times(drafter, TabularModel.random(50), FREE, budget=0, clock=clock, progress=silent)
-    assert list(curves) == [64, 512]
-    for points in curves.values():
+    times = draft_times(drafter, TabularModel.random(50), FREE, budget=0, clock=clock, progress=silent)
+    assert list(times.draft) == [64, 512]
+    assert times.read == pytest.approx(0.1, rel=0.01)
+    for points in times.draft.values():
         assert {length: pytest.approx(1.1 * length) for length in DRAFT_LENGTHS} == {
             length: timing.median for length, timing in points.items()
         }
@@ -81,8 +82,9 @@ def test_a_draft_of_n_tokens_costs_n_passes(clock: SimulatedClock) -> None:
 
 def test_a_drafter_without_a_model_is_timed_too(clock: SimulatedClock) -> None:
     target = TabularModel.random(50)
-    curves = draft_times(PromptLookup(), target, FREE, budget=0, clock=clock, progress=silent)
-    assert all(timing.median == 0 for points in curves.values() for timing in points.values())
+    times = draft_times(PromptLookup(), target, FREE, budget=0, clock=clock, progress=silent)
+    assert all(timing.median == 0 for points in times.draft.values() for timing in points.values())
+    assert times.read == 0
 
 
 def test_drafts_are_given_at_the_pace_of_the_passes_that_they_go_with(clock: SimulatedClock) -> None:
@@ -93,11 +95,12 @@ def test_drafts_are_given_at_the_pace_of_the_passes_that_they_go_with(clock: Sim
         return pace * (1 + 0.1 * width + 0.001 * held) * (3 if pace > 1 and next(every) % 9 == 0 else 1)
 
     target = SlowModel(clock, passes)
-    drafter = DraftModel(SlowModel(clock, lambda held, width: pace * 0.5, seed=1))
+    drafter = DraftModel(SlowModel(clock, lambda held, width: pace * (0.5 if width < 9 else width), seed=1))
     verify = pass_times(target, budget=0, clock=clock, progress=silent)
     pace = 2.0
-    curves = draft_times(drafter, target, verify, budget=0, clock=clock, progress=silent)
-    for points in curves.values():
+    times = draft_times(drafter, target, verify, budget=0, clock=clock, progress=silent)
+    assert times.read == pytest.approx(1, rel=0.01)
+    for points in times.draft.values():
         for length, timing in points.items():
             assert timing.median == pytest.approx(0.5 * length, rel=0.01)
 

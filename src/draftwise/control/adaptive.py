@@ -51,7 +51,7 @@ class Adaptive:
                 learnt.trials.won(limit.won(num_drafted, step.num_accepted))
             learnt.trials.drafted(drafter, failed=limit.ventured == 0 and not step.num_accepted)
             standing = learnt.standing(step.row, drafter)
-            standing.drafts(limit.context_length)
+            standing.drafts(limit.context_length + step.num_accepted)
             standing.acceptance.observe(
                 limit.known_of(num_drafted, step.parents),
                 step.num_accepted,
@@ -61,4 +61,4 @@ class Adaptive:
             )
         if step.num_fed == num_drafted + 1:  # no prompt was read
             drafted = None if drafter is None else (drafter, limit.paid)
-            learnt.costs.observe(step.seconds, num_drafted + 1, drafted, limit.context_length)
+            learnt.costs.observe(step.seconds, num_drafted + 1, drafted, limit.context_length, limit.reading)

@@ -5,7 +5,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from draftwise.control.acceptance import MOST
 from draftwise.control.curve import Curve, Points
 from draftwise.drafters.base import Drafter
 from draftwise.models.base import LanguageModel
@@ -22,19 +21,26 @@ _known = WeakKeyDictionary()
 class CostModel:
     """Predicts the seconds of a step from measured points, and keeps up with what steps really take.
 
-    `verify`, `drafts`: the points of the target and of each drafter. `constant`: never learn from observed
-    seconds, so that decisions repeat. `shared`: the points of passes that several rows share, by the
-    positions of all of them; None where rows pass one by one. A drafter's passes are taken to widen as the
-    target's do.
+    `verify`, `drafts`: the points of the target and of each drafter. `reading`: seconds that each drafter
+    takes to read a token; None is nothing. `constant`: never learn from observed seconds, so that decisions
+    repeat. `shared`: the points of passes that several rows share, by the positions of all of them; None
+    where rows pass one by one.
     """
 
     def __init__(
-        self, verify: Points, drafts: Sequence[Points], *, constant: bool, shared: Points | None = None
+        self,
+        verify: Points,
+        drafts: Sequence[Points],
+        reading: Sequence[float] | None = None,
+        *,
+        constant: bool,
+        shared: Points | None = None,
     ) -> None:
         self.rows_share_passes = shared is not None
         self._shared = shared or verify
         self._verify = {1: Curve(verify)}  # by the number of rows
         self._drafts = [Curve(points) for points in drafts]
+        self._reading = reading or [0.0] * len(drafts)
         self._constant = constant
 
     @classmethod
@@ -66,6 +72,7 @@ class CostModel:
         return cls(
             profile.verify_seconds,
             drafts,
+            [profile.drafters[keys[drafter]].read for drafter in drafters],
             constant=constant,
             shared=profile.shared_seconds if shares else None,
         )
@@ -88,21 +95,25 @@ class CostModel:
         """The part of a draft's seconds that is due to each of the rows that draft together."""
         return self.verify(context_length, num_rows)[1] / (num_rows * self.verify(context_length)[1])
 
-    def read(self, drafter: int, num_tokens: int, context_length: int) -> float:
-        """Seconds for a draft model to read tokens that it missed: its passes widen as the target's do."""
-        verify = self.verify(context_length)
-        widening = (verify[MOST] / verify[1] - 1) / (MOST - 1)
-        return self.draft(drafter, context_length)[1] * widening * num_tokens
+    def read(self, drafter: int, num_tokens: int) -> float:
+        """Seconds for a drafter to read tokens that it missed."""
+        return self._drafts[drafter].pace * self._reading[drafter] * num_tokens
 
     def observe(
-        self, seconds: Seconds, width: int, drafted: tuple[int, int] | None, context_length: int
+        self,
+        seconds: Seconds,
+        width: int,
+        drafted: tuple[int, int] | None,
+        context_length: int,
+        reading: float = 0.0,
     ) -> None:
         """Learn what a step of one row took: a pass of `width` positions, after a drafter made its tokens.
 
-        `drafted`: the drafter and the tokens that it worked for.
+        `drafted`: the drafter and the tokens that it worked for. `reading`: what `read` said of those that
+        it had missed.
         """
         if not self._constant:
             self._verify[1].observe(width, seconds.verify, context_length)
             if drafted is not None:
                 drafter, num_tokens = drafted
-                self._drafts[drafter].observe(num_tokens, seconds.draft, context_length)
+                self._drafts[drafter].observe(num_tokens, seconds.draft, context_length, reading)

@@ -16,7 +16,7 @@ _OUTLIER = log(2)
 
 
 class Curve:
-    """Seconds by size: rising, linear between measured points, times a ratio that follows the clock.
+    """Seconds by size: rising, linear between measured points, times a pace that follows the clock.
 
     `num_rows`: how many of each size pass together.
     """
@@ -24,17 +24,17 @@ class Curve:
     def __init__(self, points: Points, num_rows: int = 1) -> None:
         self._points = points
         self._num_rows = num_rows
-        self._ratio = 1.0
+        self.pace = 1.0  # what sizes take now, over what was measured
         self._measured: dict[int, NDArray[np.float64]] = {}  # by context length
         self._scaled: tuple[int, float, list[float]] = (-1, 0.0, [])
 
     def seconds(self, context_length: int) -> list[float]:
         """Of the sizes from 0, which takes nothing, to one more than the longest draft."""
         context = context_length // _CONTEXTS
-        if self._scaled[:2] != (context, self._ratio):
+        if self._scaled[:2] != (context, self.pace):
             if context not in self._measured:
                 self._measured[context] = self._measure(_CONTEXTS * context + _CONTEXTS // 2)
-            self._scaled = context, self._ratio, (self._measured[context] * self._ratio).tolist()
+            self._scaled = context, self.pace, (self._measured[context] * self.pace).tolist()
         return self._scaled[2]
 
     def _measure(self, context_length: int) -> NDArray[np.float64]:
@@ -48,12 +48,15 @@ class Curve:
         seconds = np.interp(sizes, measured, their_seconds) + slope * np.maximum(0, sizes - measured[-1])
         return np.array([0.0, *rising(seconds)])
 
-    def observe(self, size: int, seconds: float, context_length: int) -> None:
-        """Learn what one size took: a share of the surprise, so that a slow moment changes little."""
-        predicted = self.seconds(context_length)[size]
+    def observe(self, size: int, seconds: float, context_length: int, beside: float = 0.0) -> None:
+        """Learn what one size took: a share of the surprise, so that a slow moment changes little.
+
+        `beside`: the part of it that something else was predicted to take.
+        """
+        predicted = self.seconds(context_length)[size] + beside
         if predicted > 0 and seconds > 0:
             surprise = max(-_OUTLIER, min(_OUTLIER, log(seconds / predicted)))
-            self._ratio *= exp(_FRESHNESS * surprise)
+            self.pace *= exp(_FRESHNESS * surprise)
 
 
 def rising(seconds: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -40,6 +40,7 @@ class Reckoned:
         self.drafter: int | None = None
         self.context_length = len(sequence.token_ids)
         self.length = 0  # of the draft, so far
+        self.reading = 0.0  # seconds that the chosen drafter takes to read what it has not
         self.paid = 0  # depths whose drafting is paid for, drawn or not
         self.refused: tuple[int, float] | None = None  # the last token that was, as Acceptance learns of it
         self.leads: dict[int, float] = {}  # seconds that each drafter would win over all others, had it read
@@ -80,6 +81,7 @@ class Reckoned:
             self.ventured, self.drafter = 0, trial
         self._is_open = False
         if self.drafter is not None:
+            self.reading = readings[self.drafter]
             self._survival[1:] = self._first(self.drafter, confidences[self.drafter])
         return self.drafter
 
@@ -232,7 +234,7 @@ class Reckoned:
     def _reading(self, drafter: int) -> float:
         """Seconds to read what a drafter has not, of all that comes before the last token."""
         unread = self.context_length - 1 - self._standing(drafter).num_read
-        return self._learnt.costs.read(drafter, unread, self.context_length)
+        return self._learnt.costs.read(drafter, unread)
 
     def _is_worth(self, drafter: int, reading: float) -> bool:
         return self._standing(drafter).is_worth(reading, self.leads[drafter], self._budget)

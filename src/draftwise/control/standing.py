@@ -14,9 +14,9 @@ class Standing:
     missed: float = 0.0  # seconds that it would have won over all others since it last drafted
     num_missed: int = 0  # tokens of the text since then
 
-    def drafts(self, context_length: int) -> None:
-        """It has read the context, to draft after it."""
-        self.num_read, self.missed, self.num_missed = context_length, 0.0, 0
+    def drafts(self, num_read: int) -> None:
+        """It has read so many tokens, to draft after them."""
+        self.num_read, self.missed, self.num_missed = num_read, 0.0, 0
 
     def misses(self, lead: float, num_tokens: int) -> None:
         """A step went by without it, of so many tokens; it would have won `lead` seconds over all others."""

@@ -31,6 +31,14 @@ class Timing:
 Curves = Mapping[int, Mapping[int, Timing]]
 
 
+@dataclass(frozen=True, slots=True)
+class DraftTimes:
+    """Seconds that a drafter takes: to guess n tokens, and to read a token that it has not read yet."""
+
+    draft: Curves
+    read: float
+
+
 def interpolated(points: Mapping[int, float], at: float) -> float:
     """Linear between the points, constant before the first, and after the last as steep as just before it."""
     sizes = sorted(points)

@@ -16,7 +16,7 @@ from draftwise.drafters.draft_model import DraftModel
 from draftwise.models.base import LanguageModel, example_of
 from draftwise.models.cache import cache_folder
 from draftwise.models.machine import processor
-from draftwise.planning.curves import Curves, Timing, at_context
+from draftwise.planning.curves import Curves, DraftTimes, Timing, at_context
 from draftwise.planning.timing import WIDER, Clock, draft_times, pass_times
 from draftwise.progress import Progress, shown
 
@@ -44,13 +44,13 @@ class Conditions:
 class Profile:
     """Seconds of a target's passes and of its drafters' guesses, by context length.
 
-    `verify`: by width, the positions of the pass. `drafters`: for each drafter, by the tokens it drafts.
+    `verify`: by width, the positions of the pass. `drafters`: for each drafter, by its `drafter_key`.
     `wider`: `verify` at widths that only several rows have together; empty until those are asked for.
     """
 
     conditions: Conditions
     verify: Curves
-    drafters: Mapping[str, Curves] = field(default_factory=dict)
+    drafters: Mapping[str, DraftTimes] = field(default_factory=dict)
     wider: Curves = field(default_factory=dict)
 
     def verify_seconds(self, context_length: int) -> dict[int, float]:
@@ -66,14 +66,14 @@ class Profile:
 
     def draft_seconds(self, drafter: str, context_length: int) -> dict[int, float]:
         """Seconds that a drafter takes to guess n tokens, at the measured n; `drafter`: its `drafter_key`."""
-        return at_context(self.drafters[drafter], context_length)
+        return at_context(self.drafters[drafter].draft, context_length)
 
     @property
     def spread(self) -> float:
         """The median, over all that was timed, of the distance of the quartiles over the median."""
         spreads = [
             timing.spread
-            for curves in (self.verify, *self.drafters.values())
+            for curves in (self.verify, *(times.draft for times in self.drafters.values()))
             for points in curves.values()
             for timing in points.values()
         ]
@@ -91,7 +91,10 @@ class Profile:
         """Raises OSError or ValueError where the file holds no readable profile."""
         try:
             fields = json.loads(file.read_text(encoding="utf-8"))
-            drafters = {name: _read_curves(curves) for name, curves in fields["drafters"].items()}
+            drafters = {
+                name: DraftTimes(_read_curves(times["draft"]), times["read"])
+                for name, times in fields["drafters"].items()
+            }
             wider = _read_curves(fields.get("wider", {}))
             return cls(Conditions(**fields["conditions"]), _read_curves(fields["verify"]), drafters, wider)
         except (TypeError, KeyError, AttributeError) as error:
@@ -130,13 +133,13 @@ def profile_for(
         if wider and not profile.wider:
             widened = pass_times(target, WIDER, budget=budget, clock=clock, progress=report)
             profile = replace(profile, wider=widened)
-        curves = {
+        timed = {
             drafter_key(drafter): draft_times(
                 drafter, target, profile.verify, budget=budget, clock=clock, progress=report
             )
             for drafter in missing
         }
-    profile = replace(profile, drafters={**profile.drafters, **curves})
+    profile = replace(profile, drafters={**profile.drafters, **timed})
     with suppress(OSError):  # where nothing can be saved, it is measured each time
         profile.write(file)
     return profile

@@ -132,9 +132,9 @@ def make_plan(
         other = overhead(texts)
         candidates = []
         for name, drafter in drafters.items():
-            curves = profile.drafters[drafter_key(drafter)]
+            times = profile.drafters[drafter_key(drafter)]
             if texts[0].sampling.temperature > 0:  # the profile's drafts are greedy, which is quicker
-                curves = draft_times(
+                times = draft_times(
                     drafter,
                     target,
                     profile.verify,
@@ -143,7 +143,7 @@ def make_plan(
                     progress=report,
                     sampling=texts[0].sampling,
                 )
-            costs = Costs(profile.verify, curves, other)
+            costs = Costs(profile.verify, times.draft, other)
             choices = _choices(name, found[name], costs, range(1, max_draft_tokens + 1))
             acceptance = Acceptance.of(found[name])
             candidates.append(Candidate(name, acceptance, _memory_cost(drafter, target), choices))

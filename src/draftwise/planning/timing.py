@@ -17,7 +17,7 @@ from draftwise.control.fixed import Fixed
 from draftwise.drafters.base import Drafter
 from draftwise.loop import begin, step
 from draftwise.models.base import LanguageModel, Tap, example_of
-from draftwise.planning.curves import Curves, Timing, at_context, interpolated
+from draftwise.planning.curves import Curves, DraftTimes, Timing, at_context, interpolated
 from draftwise.progress import Progress
 from draftwise.randomness import Randomness, Streams
 from draftwise.sampling import Sampler, SamplingParams
@@ -62,7 +62,7 @@ def pass_times(
     lengths = [width - 1 for width in widths if 4 * width <= target.max_length] or [0]
     times = step_times(target, _Anything(), lengths, budget=budget, clock=clock, progress=progress)
     return _curves(
-        {(context, n + 1): [each.seconds.verify for each in of] for (context, n), of in times.items()}
+        {(context, n + 1): [each.seconds.verify for each in of] for (context, n), (_, *of) in times.items()}
     )
 
 
@@ -75,7 +75,7 @@ def draft_times(
     clock: Clock,
     progress: Progress,
     sampling: SamplingParams | None = None,
-) -> Curves:
+) -> DraftTimes:
     """Seconds that a drafter takes to guess n tokens, at several context lengths; `sampling` None is greedy.
 
     `verify`: T(n), as the machine was when that was timed. It may be slower by now, or quicker, and what a
@@ -86,8 +86,14 @@ def draft_times(
     times = step_times(
         target, drafter, lengths, budget=budget, clock=clock, progress=progress, sampling=sampling
     )
-    pace = _pace(verify, times.values())
-    return _curves({key: [pace * each.seconds.draft for each in of] for key, of in times.items()})
+    rounds = {key: of for key, (_, *of) in times.items()}
+    pace = _pace(verify, rounds.values())
+    curves = _curves({key: [pace * each.seconds.draft for each in of] for key, of in rounds.items()})
+    # The first draft after a context reads it.
+    context, length = max(curves), min(lengths)
+    first = times[context, length][0]
+    reading = pace * first.seconds.draft - curves[context][length].lower_quartile
+    return DraftTimes(curves, max(0.0, reading / first.context_length))
 
 
 def step_times(
@@ -100,7 +106,7 @@ def step_times(
     progress: Progress,
     sampling: SamplingParams | None = None,
 ) -> dict[tuple[int, int], list[TimedStep]]:
-    """Steps that draft up to n tokens, by context length and n, for each round.
+    """Steps that draft up to n tokens, by context length and n: those of `interleaved`.
 
     A drafter goes on with what the target answers, so that its drafts are accepted as they will be; the
     contexts grow by that.
@@ -224,11 +230,10 @@ def interleaved(
 ) -> dict[Key, list[Value]]:
     """What each of `runs` returns, once in every round: a slow moment of the machine falls on all of them.
 
-    Rounds go on until `budget` seconds are over, from 5 to 15 of them, after one that is not counted.
+    Rounds go on until `budget` seconds are over, from 5 to 15 of them, after one in which things are done
+    that are done only once; what it returns comes first.
     """
-    returned: dict[Key, list[Value]] = {key: [] for key in runs}
-    for run in runs.values():
-        run()
+    returned = {key: [run()] for key, run in runs.items()}
     began = clock()
     for done in range(1, MAX_ROUNDS + 1):
         for key, run in runs.items():
