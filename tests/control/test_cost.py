@@ -15,7 +15,6 @@ def test_it_follows_the_clock_unless_decisions_are_to_repeat(constant: bool) -> 
         costs.observe(Seconds(0.3, 2.0), 2, (0, 1), 100)
     assert costs.verify(100)[1] == pytest.approx(1.0 if constant else 2.0, rel=0.01)
     assert costs.draft(0, 100)[1] == pytest.approx(0.1 if constant else 0.3, rel=0.01)
-    assert costs.draft(None, 100)[0] == 0
 
 
 def test_one_slow_moment_changes_little() -> None:

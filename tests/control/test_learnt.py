@@ -12,12 +12,12 @@ def learnt() -> Learnt:
 
 def test_rows_and_drafters_stand_apart_until_another_text_begins() -> None:
     known = learnt()
-    each = [known.standing(row, drafter) for row in (0, 1) for drafter in (0, 1)]
+    each = [*known.standings(0), *known.standings(1)]
     assert len({id(standing) for standing in each}) == 4
-    assert known.standing(0, 1) is each[1]
+    assert known.standings(0)[1] is each[1]
     known.forget(0)
-    assert known.standing(0, 1) is not each[1]
-    assert known.standing(1, 1) is each[3]
+    assert known.standings(0)[1] is not each[1]
+    assert known.standings(1)[1] is each[3]
 
 
 def test_the_rate_is_that_of_late_and_at_least_that_of_plain_decoding() -> None:

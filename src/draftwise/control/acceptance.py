@@ -2,11 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence as Rows
-from itertools import compress
 from math import log, log2, prod, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 MOST = 32  # the most tokens that are ever drafted, and positions that are told apart
 # Confidences are told apart by their odds, and those by their octave: a match of twice the length is another.
@@ -19,6 +17,7 @@ _SHIFTS = np.linspace(-6, 6, 25)
 _BEFORE = np.exp(-0.5 * _SHIFTS**2)
 _BEFORE /= _BEFORE.sum()
 _ACCEPTED = 1 / (1 + 2 ** -(np.array([*_OCTAVES, _UNKNOWN_OCTAVE])[:, None] + _SHIFTS))  # `[kinds, shifts]`
+_OUTCOMES = [list(1 - _ACCEPTED), list(_ACCEPTED)]  # how likely a token is rejected, and accepted
 _HAZARD = 0.01  # the chance that the text has become another at a step: what was learnt holds no more
 _ANEW = _HAZARD * _BEFORE
 _FORGET = 0.995  # what is left of an observation after each later step
@@ -117,13 +116,11 @@ class Acceptance:
 
     def _learn_shift(self, kinds: Rows[int], outcomes: Rows[bool]) -> float:
         """Weigh the shifts by how well they foretold a draft; return how likely they said it was."""
-        likely: NDArray[np.float64] = _ACCEPTED[list(compress(kinds, outcomes))].prod(axis=0)
+        likely = _ANEW + (1 - _HAZARD) * self._shift
         for kind, right in zip(kinds, outcomes, strict=True):
-            if not right:
-                likely *= 1 - _ACCEPTED[kind]
-        weighted = (_ANEW + (1 - _HAZARD) * self._shift) * likely
-        total = float(weighted.sum())
-        self._shift = weighted / total
+            likely *= _OUTCOMES[right][kind]
+        total = float(likely.sum())
+        self._shift = likely / total
         return total
 
     def _likelihood(self, kinds: Rows[int], positions: Rows[int], outcomes: Rows[bool]) -> float:

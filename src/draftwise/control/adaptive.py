@@ -45,12 +45,12 @@ class Adaptive:
         learnt.count(step.num_accepted + 1, seconds)
         learnt.trials.step(seconds, limit.shared.plain)
         for other, lead in limit.leads.items():
-            learnt.standing(step.row, other).misses(lead, step.num_accepted + 1)
+            limit.standings[other].misses(lead, step.num_accepted + 1)
         if drafter is not None:
             if limit.ventured is not None:
                 learnt.trials.won(limit.won(num_drafted, step.num_accepted))
             learnt.trials.drafted(drafter, failed=limit.ventured == 0 and not step.num_accepted)
-            standing = learnt.standing(step.row, drafter)
+            standing = limit.standings[drafter]
             standing.drafts(limit.context_length + step.num_accepted)
             standing.acceptance.observe(
                 limit.known_of(num_drafted, step.parents),

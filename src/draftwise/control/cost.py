@@ -87,9 +87,9 @@ class CostModel:
             self._verify[num_rows] = Curve(self._shared, num_rows)
         return self._verify[num_rows].seconds(context_length)
 
-    def draft(self, drafter: int | None, context_length: int) -> Sequence[float]:
-        """Seconds that a drafter takes for n tokens; None is no drafter, and takes none."""
-        return (0.0,) if drafter is None else self._drafts[drafter].seconds(context_length)
+    def draft(self, drafter: int, context_length: int) -> Sequence[float]:
+        """Seconds that a drafter takes for n tokens."""
+        return self._drafts[drafter].seconds(context_length)
 
     def draft_share(self, context_length: int, num_rows: int) -> float:
         """The part of a draft's seconds that is due to each of the rows that draft together."""

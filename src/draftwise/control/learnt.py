@@ -16,19 +16,18 @@ class Learnt:
     def __init__(self, costs: CostModel) -> None:
         self.costs = costs
         self.trials = Trials(costs.num_drafters)
-        self._standings: dict[tuple[int, int], Standing] = {}  # by row and drafter
+        self._standings: dict[int, list[Standing]] = {}  # by row, of each drafter
         self._tokens = self._seconds = 0.0  # of the steps of late
 
     def forget(self, row: int) -> None:
         """Another text begins in the row."""
-        for drafter in range(self.costs.num_drafters):
-            self._standings.pop((row, drafter), None)
+        self._standings.pop(row, None)
 
-    def standing(self, row: int, drafter: int) -> Standing:
-        """Rows learn apart, as what happens to them at once is alike."""
-        if (row, drafter) not in self._standings:
-            self._standings[row, drafter] = Standing()
-        return self._standings[row, drafter]
+    def standings(self, row: int) -> list[Standing]:
+        """Of each drafter; rows learn apart, as what happens to them at once is alike."""
+        if row not in self._standings:
+            self._standings[row] = [Standing() for _ in range(self.costs.num_drafters)]
+        return self._standings[row]
 
     def count(self, num_tokens: int, seconds: float) -> None:
         """A step took so long, and brought so many tokens."""

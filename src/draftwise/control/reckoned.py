@@ -6,7 +6,6 @@ from itertools import accumulate, zip_longest
 
 from draftwise.control.acceptance import MOST
 from draftwise.control.learnt import Learnt
-from draftwise.control.standing import Standing
 from draftwise.sequence import Sequence
 
 _NEGLIGIBLE = 0.01  # a token so unlikely pays for nothing
@@ -46,8 +45,12 @@ class Reckoned:
         self.leads: dict[int, float] = {}  # seconds that each drafter would win over all others, had it read
         self.ventured: int | None = None  # the tokens before those that do not seem to pay, and are tried
         self.forgone = 0.0  # seconds that the best draft would have won over plain decoding
-        self._learnt = learnt
-        self._row = row
+        self.standings = learnt.standings(row)  # of each drafter
+        self._trials = learnt.trials
+        self._costs = learnt.costs
+        self._drafts = [
+            learnt.costs.draft(drafter, self.context_length) for drafter in range(learnt.costs.num_drafters)
+        ]
         self._room = min(sequence.room, MOST)
         self._budget = sequence.budget
         # Of the text, and of each token drafted or yet to come: how likely all of them up to it are accepted.
@@ -76,7 +79,7 @@ class Reckoned:
         if best is not None and gains[best] > 0:
             self.forgone, self.drafter = gains[best], best
             del losses[best]
-        trial = self._learnt.trials.due({drafter: self.forgone + loss for drafter, loss in losses.items()})
+        trial = self._trials.due({drafter: self.forgone + loss for drafter, loss in losses.items()})
         if trial is not None:
             self.ventured, self.drafter = 0, trial
         self._is_open = False
@@ -91,26 +94,33 @@ class Reckoned:
         after, depth = (
             (num_drafted - 1, num_drafted) if parent is None else (parent, self._depths[parent + 1])
         )
-        if confidence is None and parent is not None and num_drafted:
+        if confidence is None and num_drafted == 0:  # settled by the choice
+            return self._takes(num_drafted, after, depth, confidence)
+        if confidence is None and parent is not None:
             return num_drafted < self._room and self._deepens(self.drafter, after, depth)
         ahead = self._ahead(self.drafter, confidence, after, depth)
         survivals = self._survivals(num_drafted, after, ahead)
-        settled = num_drafted == 0 and (confidence is None or self.ventured == 0)  # by the choice
         allowed = num_drafted < self._room and (
-            settled
+            num_drafted == self.ventured == 0  # tried, whatever it turns out to be
             or any(win > 0 for win in self._wins(self.drafter, num_drafted, depth, survivals))
             or (confidence is None and self._ventures(self.drafter, num_drafted, depth, survivals))
         )
-        self.length = num_drafted + allowed
         self._survival[num_drafted + 1 :] = survivals if allowed else []
-        if confidence is not None and not allowed:
-            self.refused = after, ahead[0]
         if allowed:
-            self.paid = max(self.paid, depth + 1)
-            self._depths[num_drafted + 1 :] = [depth + 1]
-            self._parents[num_drafted + 1 :] = [after]
-            self._confidences[num_drafted + 1 :] = [confidence]
-        return allowed
+            return self._takes(num_drafted, after, depth, confidence)
+        self.length = num_drafted
+        if confidence is not None:
+            self.refused = after, ahead[0]
+        return False
+
+    def _takes(self, num_drafted: int, parent: int, depth: int, confidence: float | None) -> bool:
+        """Draft one token more, below `parent`, which is at `depth`."""
+        self.length = num_drafted + 1
+        self.paid = max(self.paid, depth + 1)
+        self._depths[num_drafted + 1 :] = [depth + 1]
+        self._parents[num_drafted + 1 :] = [parent]
+        self._confidences[num_drafted + 1 :] = [confidence]
+        return True
 
     def known_of(self, num_drafted: int, parents: Rows[int] | None) -> list[float | None]:
         """The confidences of a draft's tokens; all None of a tree that is not the one that was allowed."""
@@ -140,9 +150,9 @@ class Reckoned:
         """
         if self.ventured not in (None, num_drafted) or self._confidences[num_drafted] is not None:
             return False
-        if not self._learnt.trials.affords(-next(self._wins(drafter, num_drafted, depth, survivals))):
+        if not self._trials.affords(-next(self._wins(drafter, num_drafted, depth, survivals))):
             return False
-        hoped = self._survivals(num_drafted, num_drafted - 1, self._standing(drafter).acceptance.hoped(depth))
+        hoped = self._survivals(num_drafted, num_drafted - 1, self.standings[drafter].acceptance.hoped(depth))
         may_pay = any(win > 0 for win in self._wins(drafter, num_drafted, depth, hoped))
         if may_pay:
             self.ventured, self.forgone = num_drafted, 0.0
@@ -223,21 +233,17 @@ class Reckoned:
 
     def _ahead(self, drafter: int, confidence: float | None, parent: int, depth: int) -> Rows[float]:
         """The probabilities of the next token and those after it, each given that all before are accepted."""
-        acceptance = self._standing(drafter).acceptance
+        acceptance = self.standings[drafter].acceptance
         if confidence is None and depth and (before := self._confidences[parent + 1]) is not None:
             return acceptance.ahead(depth - 1, before)[1:]
         return acceptance.ahead(depth, confidence)
 
     def _draft(self, drafter: int | None) -> Rows[float]:
-        return self._learnt.costs.draft(drafter, self.context_length)
+        return (0.0,) if drafter is None else self._drafts[drafter]
 
     def _reading(self, drafter: int) -> float:
         """Seconds to read what a drafter has not, of all that comes before the last token."""
-        unread = self.context_length - 1 - self._standing(drafter).num_read
-        return self._learnt.costs.read(drafter, unread)
+        return self._costs.read(drafter, self.context_length - 1 - self.standings[drafter].num_read)
 
     def _is_worth(self, drafter: int, reading: float) -> bool:
-        return self._standing(drafter).is_worth(reading, self.leads[drafter], self._budget)
-
-    def _standing(self, drafter: int) -> Standing:
-        return self._learnt.standing(self._row, drafter)
+        return self.standings[drafter].is_worth(reading, self.leads[drafter], self._budget)
