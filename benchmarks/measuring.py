@@ -1,10 +1,11 @@
-"""What the benchmarks share: prompts by family, medians with their spread, one line of JSON."""
+"""What the benchmarks share: prompts by family, the seconds that count, medians with their spread."""
 
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from draftwise.planning.prompts import read_prompts
+from draftwise.types import Generation
 
 Messages = list[dict[str, str]]
 
@@ -29,6 +30,11 @@ def family_prompts(data: Path, family: str, count: int) -> list[Messages]:
     if not texts:
         raise ValueError(f"no prompts are known for the family {family!r}.")
     return [chat(text) for text in texts[:count]]
+
+
+def seconds_a_token(generation: Generation, seconds: float) -> float:
+    """Of the seconds that a call took: all but those of the pass that reads the prompt."""
+    return (seconds - generation.steps[0].seconds.verify) / (len(generation.token_ids) - 1)
 
 
 def summary(values: Iterable[float]) -> dict[str, float]:

@@ -27,6 +27,7 @@ from time import perf_counter
 from typing import Literal
 
 from draftwise import generate, load
+from draftwise.control.base import Controller
 from draftwise.control.cost import CostModel
 from draftwise.control.oracle import oracle_seconds
 from draftwise.drafters.base import Drafter
@@ -35,7 +36,8 @@ from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.base import LanguageModel
 from draftwise.sampling import SamplingParams
 from draftwise.types import Generation
-from measuring import Messages, chat, family_prompts
+from hand_made import by_match_length
+from measuring import Messages, chat, family_prompts, seconds_a_token
 
 FAMILIES = (
     "code_editing",
@@ -47,17 +49,10 @@ FAMILIES = (
     "math_reasoning",
     "writing",
 )
-# By the length of the match, as the best of hand-made rules have it.
-STAIRCASE = ((1, 1), (2, 3), (4, 5), (6, 7), (10, 11))
 RULE = "lookup by match length"
 APART = ("width 1", RULE, "oracle")  # no constant choices
 AGAINST = {"plain": "plain", "width_1": "width 1", "match_rule": RULE, "oracle": "oracle"}
 Decode = Callable[[Messages, float, int], Generation]
-
-
-def seconds_a_token(generation: Generation, seconds: float) -> float:
-    """Of the seconds that a call took: all but those of the pass that reads the prompt."""
-    return (seconds - generation.steps[0].seconds.verify) / (len(generation.token_ids) - 1)
 
 
 def oracle_seconds_a_token(generation: Generation, seconds: float, costs: CostModel) -> float:
@@ -80,7 +75,9 @@ def ways(
 ) -> dict[str, Decode]:
     """The ways to decode that are compared, by name."""
 
-    def way(drafters: list[Drafter], number: int | Literal["auto"], width_invariant: bool = True) -> Decode:
+    def way(
+        drafters: list[Drafter], number: int | Literal["auto"] | Controller, width_invariant: bool = True
+    ) -> Decode:
         return lambda prompt, temperature, seed: generate(
             target,
             prompt,
@@ -99,7 +96,7 @@ def ways(
         "width 1": way([], 0, width_invariant=False),
         "auto": way([lookup, *drafting], "auto"),
         **{f"lookup, {number}": way([lookup], number) for number in numbers},
-        RULE: way([PromptLookup(STAIRCASE)], 11),
+        RULE: way(*by_match_length()),
         **{f"{each.name}, {number}": way([each], number) for each in drafting for number in (2, 4)},
     }
 
