@@ -50,3 +50,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OptionError, match="cannot be written"):
         plots.save({}, tmp_path / "file")
+    with pytest.raises(OptionError, match="cannot be written"):
+        plots.refuse_unwritable(tmp_path / "file")
+    plots.refuse_unwritable(tmp_path / "new")
+    assert list((tmp_path / "new").iterdir()) == []

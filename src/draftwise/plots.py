@@ -1,8 +1,10 @@
 """Pictures in one style: a palette that colour-blind readers can tell apart, saved as PNG and SVG."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from draftwise.errors import OptionError, UnsupportedError
@@ -104,11 +106,22 @@ def save(pictures: "Mapping[str, Figure]", folder: Path) -> None:
     """Write each picture as `folder/name.png` and `.svg`; raises OptionError where that cannot be done."""
     from matplotlib import rc_context
 
+    with _writing(folder), rc_context(STYLE):
+        for name, figure in pictures.items():
+            figure.savefig(folder / f"{name}.png", dpi=150, metadata={"Software": None})
+            figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Raise what `save` would, before there is anything to save."""
+    with _writing(folder), TemporaryFile(dir=folder):
+        pass
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with rc_context(STYLE):
-            for name, figure in pictures.items():
-                figure.savefig(folder / f"{name}.png", dpi=150, metadata={"Software": None})
-                figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+        yield
     except OSError as error:
         raise OptionError(f"{folder} cannot be written ({error.strerror}); give another folder.") from None

@@ -109,6 +109,21 @@ def test_pictures(run: Run, llama: Path, prompts: Path, tmp_path: Path) -> None:
     assert "plan.svg" in result.out
 
 
+def test_a_picture_that_cannot_be_is_refused_before_the_work(run: Run, prompts: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = run(
+        "plan",
+        "--target",
+        tmp_path / "no model",
+        "--prompts",
+        prompts,
+        "--plot",
+        tmp_path / "file" / "plan.png",
+    )
+    assert result.code == 2
+    assert "cannot be written" in result.err
+
+
 def test_sampled_text_in_two_precisions(run: Run, llama: Path, prompts: Path) -> None:
     options = ["--temperature", 0.8, "--dtype", "float32", "--dtype", "bfloat16", "--json"]
     result = run("plan", *QUICK, "--target", llama, "--prompts", prompts, *options)

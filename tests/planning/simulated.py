@@ -23,6 +23,8 @@ class SimulatedClock:
 class SlowModel(TabularModel):
     """A random table whose passes take `cost(tokens held, tokens fed)` seconds of a simulated clock."""
 
+    shortest_pass = 1
+
     def __init__(
         self,
         clock: SimulatedClock,

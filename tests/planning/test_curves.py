@@ -20,6 +20,22 @@ def test_between_and_beyond_points() -> None:
     assert interpolated({5: 1.0}, 9) == 1
 
 
+def test_what_a_token_of_context_adds_is_told_by_all_sizes() -> None:
+    """One width was unlucky after the longer context, where each takes 10 and 1 for each position more."""
+    base = {1: 20.0, 2: 21.0, 3: 22.0, 4: 23.0, 5: 24.0, 6: 25.0, 7: 26.0, 8: 27.0}
+    curves = {
+        context: {size: Timing(*[each + (10 + size) * (context > 0)] * 3) for size, each in base.items()}
+        for context in (0, 100)
+    }
+    assert at_context(curves, 300) == pytest.approx(
+        {size: each + 3 * (10 + size) for size, each in base.items()}
+    )
+    assert at_context(curves, -5) == pytest.approx(base)
+    unlucky = dict(curves[100]) | {4: Timing(41.0, 41.0, 41.0)}
+    assert at_context({**curves, 100: unlucky}, 0)[4] < 23 + 3
+    assert at_context({**curves, 100: unlucky}, 300)[4] < 65 + 4
+
+
 def test_the_quicker_rounds_count_and_noise_makes_no_width_dearer_than_a_wider_one() -> None:
     seconds = {1: 1.2, 2: 1.0, 4: 1.5, 8: 1.4}
     curves = {0: {width: Timing(1.1 * each, each, 2 * each) for width, each in seconds.items()}}

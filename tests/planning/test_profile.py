@@ -122,10 +122,14 @@ def test_a_damaged_file_is_measured_anew(clock: SimulatedClock, content: str, tm
     assert Profile.read(file) == profile
 
 
-def test_where_nothing_can_be_written_it_is_measured_each_time(clock: SimulatedClock, tmp_path: Path) -> None:
+def test_where_nothing_can_be_written_it_is_measured_each_time(
+    clock: SimulatedClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "a file").touch()
     profile = profile_for(slow(clock), budget=0, file=tmp_path / "a file" / "p", progress=silent, clock=clock)
     assert profile.verify_seconds(64)[1] == pytest.approx(1.163)
+    assert "cannot be written" in caplog.text
+    assert "DRAFTWISE_CACHE" in caplog.text
 
 
 def test_spread_is_that_of_the_rounds() -> None:

@@ -61,6 +61,14 @@ def test_passes_cost_what_the_model_takes(clock: SimulatedClock) -> None:
             assert timing.median == pytest.approx(1 + 0.1 * width + 0.001 * (context - 1))
 
 
+def test_widths_that_are_padded_to_one_share_their_rounds(clock: SimulatedClock) -> None:
+    hurdles = count()
+    model = SlowModel(clock, lambda held, width: width + next(hurdles) % 7)
+    model.shortest_pass = 3
+    for points in pass_times(model, budget=0, clock=clock, progress=silent).values():
+        assert points[1] == points[2] == points[3] != points[4]
+
+
 @pytest.mark.parametrize("max_length", [3, 20, 70])
 def test_a_short_model_is_timed_within_its_length(clock: SimulatedClock, max_length: int) -> None:
     model = SlowModel(clock, lambda held, width: width, max_length=max_length)

@@ -95,7 +95,9 @@ def plan(
     wanted = asked_for(drafters)
     chosen = some_of_each_task(read_prompts(prompts), prompts_per_task)
     if plot:
-        plots.axes()  # refuses before the work where there is no matplotlib
+        # What would be refused after the work is refused before it.
+        plots.axes()
+        plots.refuse_unwritable(plot.parent)
 
     engine = engine_for(engine, wanted)
     load_model = Loader(engine, None, device, threads, trust_remote_code)

@@ -52,17 +52,19 @@ def interpolated(points: Mapping[int, float], at: float) -> float:
 
 
 def at_context(curves: Curves, context_length: int) -> dict[int, float]:
-    """Seconds by size (width or tokens drafted) at a context length, linear between measured ones.
+    """Seconds by size (width or tokens drafted) at a context length; before the first measured one as there.
 
     Lower quartiles: what else the machine does only ever adds to a time, so that of few rounds the quicker
-    ones tell more of how times compare than the median does. They rise with the size: of widths that are one
-    as fast as the next, noise would make some the best.
+    ones tell more of how times compare than the median does. What each token of context adds is taken to be
+    linear in the size, as attention's work is: all sizes together tell it better than each for itself. The
+    seconds rise with the size: of widths that are one as fast as the next, noise would make some the best.
     """
-    sizes = sorted(next(iter(curves.values())))
-    seconds = [
-        interpolated(
-            {context: points[size].lower_quartile for context, points in curves.items()}, context_length
-        )
-        for size in sizes
-    ]
-    return dict(zip(sizes, rising(np.array(seconds)).tolist(), strict=True))
+    sizes, contexts = sorted(next(iter(curves.values()))), sorted(curves)
+    seconds = np.array([[curves[context][size].lower_quartile for size in sizes] for context in contexts])
+    typical = seconds.mean(axis=0)
+    if len(contexts) > 1:
+        growth = np.polyfit(contexts, seconds, 1)[0]
+        line = np.polyfit(sizes, growth, min(1, len(sizes) - 1), w=1 / np.maximum(typical, 1e-9))
+        beyond = max(context_length, contexts[0]) - np.mean(contexts)
+        typical = typical + np.maximum(0.0, np.polyval(line, sizes)) * beyond
+    return dict(zip(sizes, rising(typical).tolist(), strict=True))

@@ -1,10 +1,11 @@
 """The measured costs of a target and its drafters here: saved, reused, measured anew when stale."""
 
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -20,6 +21,7 @@ from draftwise.planning.curves import Curves, DraftTimes, Timing, at_context
 from draftwise.planning.timing import WIDER, Clock, draft_times, pass_times
 from draftwise.progress import Progress, shown
 
+_log = logging.getLogger("draftwise")
 RECIPE = 5  # raised whenever what is timed changes
 BUDGET = 4.0  # seconds spent on rounds, of the target and of each drafter; slow models take longer
 
@@ -140,8 +142,14 @@ def profile_for(
             for drafter in missing
         }
     profile = replace(profile, drafters={**profile.drafters, **timed})
-    with suppress(OSError):  # where nothing can be saved, it is measured each time
+    try:
         profile.write(file)
+    except OSError as error:
+        _log.warning(
+            "%s cannot be written (%s): what %s takes is measured in every process; set DRAFTWISE_CACHE to "
+            "a folder that can be.",
+            *(file, error.strerror, target.name),
+        )
     return profile
 
 

@@ -4,6 +4,7 @@ A pass in a tight loop of passes is faster than the same pass in real decoding, 
 sleep and caches hold other things by the time it begins. So real steps are timed.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -56,14 +57,16 @@ def pass_times(
 ) -> Curves:
     """T(n): seconds of one pass of a target over n positions, at several context lengths.
 
-    `widths`: these n, as far as the target has room. A width of 1 is a lone token as the target runs it,
-    which some engines pad. `budget`: seconds to spend on rounds; there are at least 5 of them.
+    `widths`: these n, as far as the target has room. Widths that the target pads to one take the same time.
+    `budget`: seconds to spend on rounds; there are at least 5 of them.
     """
     lengths = [width - 1 for width in widths if 4 * width <= target.max_length] or [0]
     times = step_times(target, _Anything(), lengths, budget=budget, clock=clock, progress=progress)
-    return _curves(
-        {(context, n + 1): [each.seconds.verify for each in of] for (context, n), (_, *of) in times.items()}
-    )
+    shortest = getattr(target, "shortest_pass", 1)
+    alike: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
+    for (context, n), (_, *of) in times.items():
+        alike[context, max(n + 1, shortest)] += [each.seconds.verify for each in of]
+    return _curves({(context, n + 1): alike[context, max(n + 1, shortest)] for context, n in times})
 
 
 def draft_times(

@@ -34,6 +34,7 @@ class OnnxModel:
     """
 
     width_invariant = False  # until the probe has shown it
+    shortest_pass = 2  # positions: a target's lone token has one more beside it
     scores_trees = False  # its attention takes no mask of a tree
     rows_share_passes = False
     encoder: Encoder | None = None
