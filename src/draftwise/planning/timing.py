@@ -62,7 +62,7 @@ def pass_times(
     """
     lengths = [width - 1 for width in widths if 4 * width <= target.max_length] or [0]
     times = step_times(target, _Anything(), lengths, budget=budget, clock=clock, progress=progress)
-    shortest = getattr(target, "shortest_pass", 1)
+    shortest = getattr(target, "shortest_pass", 1)  # an engine that pads says to what
     alike: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
     for (context, n), (_, *of) in times.items():
         alike[context, max(n + 1, shortest)] += [each.seconds.verify for each in of]
