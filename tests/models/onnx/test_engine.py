@@ -5,11 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM
 
 from draftwise.decoding import generate
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.errors import OptionError, UnsupportedError
+from draftwise.models.onnx import engine
 from draftwise.models.onnx.engine import PIECE, OnnxModel, load_onnx
 from draftwise.models.onnx.manifest import Layout
 from draftwise.models.onnx.probe import width_invariant
@@ -44,6 +46,24 @@ def test_a_pass_of_one_position_is_run_as_it_is_where_that_was_asked_for(model: 
     if model.precision == Layout.FLOAT32:
         np.testing.assert_allclose(logits[0], logits[1], atol=1e-3)
     assert fast.lengths == [41]
+
+
+def test_a_lone_token_is_fed_as_the_shortest_pass(model: OnnxModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    widths: list[int] = []
+    bind = engine._Row._bind_input
+
+    def watched(row: engine._Row, name: str, array: NDArray[np.int64]) -> None:
+        if name == "input_ids":
+            widths.append(array.shape[1])
+        bind(row, name, array)
+
+    monkeypatch.setattr(engine._Row, "_bind_input", watched)
+    state = model.open(1, 50)
+    state.forward([TOKEN_IDS[:6]], [1])
+    state.forward([TOKEN_IDS[6:7]], [1])
+    state.forward([TOKEN_IDS[7:9]], [1])
+    assert widths == [6, model.shortest_pass, 2]
+    assert model.shortest_pass > 1
 
 
 def test_a_row_can_be_filled_to_the_last_position(model: OnnxModel) -> None:
