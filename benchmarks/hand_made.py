@@ -16,7 +16,8 @@ from draftwise.types import Step
 STAIRCASE = ((1, 1), (2, 3), (4, 5), (6, 7), (10, 11))
 LONGEST = STAIRCASE[-1][1]
 SURE = 6  # a match as long as that is copied; without one a draft model drafts
-Way = tuple[list[Drafter], int | Literal["auto"] | Controller]
+Number = int | Literal["auto"] | Controller
+Way = tuple[list[Drafter], Number]
 
 
 def by_match_length() -> Way:

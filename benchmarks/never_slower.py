@@ -24,10 +24,8 @@ from pathlib import Path
 from random import Random
 from statistics import mean, median, mode
 from time import perf_counter
-from typing import Literal
 
 from draftwise import generate, load
-from draftwise.control.base import Controller
 from draftwise.control.cost import CostModel
 from draftwise.control.oracle import oracle_seconds
 from draftwise.drafters.base import Drafter
@@ -36,7 +34,7 @@ from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.base import LanguageModel
 from draftwise.sampling import SamplingParams
 from draftwise.types import Generation
-from hand_made import by_match_length
+from hand_made import Number, by_match_length
 from measuring import Messages, chat, family_prompts, seconds_a_token
 
 FAMILIES = (
@@ -75,9 +73,7 @@ def ways(
 ) -> dict[str, Decode]:
     """The ways to decode that are compared, by name."""
 
-    def way(
-        drafters: list[Drafter], number: int | Literal["auto"] | Controller, width_invariant: bool = True
-    ) -> Decode:
+    def way(drafters: list[Drafter], number: Number, width_invariant: bool = True) -> Decode:
         return lambda prompt, temperature, seed: generate(
             target,
             prompt,

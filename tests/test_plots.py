@@ -52,5 +52,5 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
         plots.save({}, tmp_path / "file")
     with pytest.raises(OptionError, match="cannot be written"):
         plots.refuse_unwritable(tmp_path / "file")
-    plots.refuse_unwritable(tmp_path / "new")
-    assert list((tmp_path / "new").iterdir()) == []
+    plots.refuse_unwritable(tmp_path / "new" / "pictures")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]

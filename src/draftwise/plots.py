@@ -107,21 +107,22 @@ def save(pictures: "Mapping[str, Figure]", folder: Path) -> None:
     from matplotlib import rc_context
 
     with _writing(folder), rc_context(STYLE):
+        folder.mkdir(parents=True, exist_ok=True)
         for name, figure in pictures.items():
             figure.savefig(folder / f"{name}.png", dpi=150, metadata={"Software": None})
             figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
 
 
 def refuse_unwritable(folder: Path) -> None:
-    """Raise what `save` would, before there is anything to save."""
-    with _writing(folder), TemporaryFile(dir=folder):
-        pass
+    """Raise what `save` would, before there is anything to save; leaves nothing behind."""
+    with _writing(folder):
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        TemporaryFile(dir=there).close()
 
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         raise OptionError(f"{folder} cannot be written ({error.strerror}); give another folder.") from None
