@@ -1,28 +1,30 @@
-"""Adaptive drafting by family, with prompt lookup and a draft model at hand, in turns with plain decoding.
+"""Adaptive drafting by family, with prompt lookup and a draft model at hand, abreast of plain decoding.
 
     python benchmarks/families.py --data DIR [--target MODEL] [--draft-model MODEL] [--family NAME ...]
 
-Greedy. Beside auto two rules made by hand take their turns: prompt lookup with a number of tokens by the
-length of the match, and the same where it is long, with three tokens of the draft model elsewhere. Tokens a
-second are of all that a call does but the target's reading of the prompt; `ratios` are auto's over those of
-plain decoding, text by text, and `over` are their means, over the rules too. `same` says whether every output
-was that of plain decoding, token for token. Prints one JSON object.
+Greedy. Whichever way is furthest behind takes the next step. Beside auto there are two rules made by hand:
+prompt lookup with a number of tokens by the length of the match, and the same where it is long, with three
+tokens of the draft model elsewhere. Tokens a second are of all that a call does but the target's reading of
+the prompt; `ratios` are auto's over those of plain decoding, text by text, and `over` are their means, over
+the rules too. `same` says whether every output was that of plain decoding, token for token. Prints one JSON
+object.
 """
 
 import argparse
 import json
+from collections.abc import Iterator
+from functools import partial
 from operator import truediv
 from pathlib import Path
 from statistics import mean
-from time import perf_counter
 
-from draftwise import generate, load
+from draftwise import load, stream
 from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.base import LanguageModel
-from draftwise.types import Generation
+from draftwise.types import Step
 from hand_made import Way, by_match_length, or_three_of
-from measuring import Messages, chat, family_prompts, seconds_a_token
+from measuring import Messages, abreast, chat, family_prompts
 
 
 def bug_fixing(data: Path, count: int) -> list[Messages]:
@@ -63,13 +65,9 @@ def prompts_of(data: Path, family: str, count: int) -> list[Messages]:
     return OWN[family](data, count) if family in OWN else family_prompts(data, family, count)
 
 
-def decoded(
-    target: LanguageModel, prompt: Messages, way: Way, max_new_tokens: int
-) -> tuple[Generation, float]:
-    """A text, and its seconds a token."""
+def decoding(target: LanguageModel, prompt: Messages, way: Way, max_new_tokens: int) -> Iterator[Step]:
     drafters, number = way
-    began = perf_counter()
-    text = generate(
+    return stream(
         target,
         prompt,
         drafter=drafters,
@@ -77,7 +75,6 @@ def decoded(
         max_new_tokens=max_new_tokens,
         ignore_eos=True,
     )
-    return text, seconds_a_token(text, perf_counter() - began)
 
 
 def main() -> None:
@@ -101,17 +98,21 @@ def main() -> None:
     if draft_model:
         ways["or three of the draft model"] = or_three_of(draft_model)
     for way in ways.values():  # what happens only once, the profile too, happens here
-        decoded(target, chat("Say yes."), way, 8)
+        list(decoding(target, chat("Say yes."), way, 8))
     report: dict[str, object] = {}
     for family in options.family or FAMILIES:
         taken: dict[str, list[float]] = {name: [] for name in ways}
         tokens_a_pass, same = [], True
         for prompt in prompts_of(options.data, family, options.prompts) * options.rounds:
-            texts = {}
-            for name, way in ways.items():
-                texts[name], seconds = decoded(target, prompt, way, options.max_new_tokens)
-                taken[name].append(seconds)
-            tokens_a_pass.append(texts["auto"].mean_acceptance_length)
+            texts = abreast(
+                {
+                    name: partial(decoding, target, prompt, way, options.max_new_tokens)
+                    for name, way in ways.items()
+                }
+            )
+            for name, text in texts.items():
+                taken[name].append(text.seconds_a_token)
+            tokens_a_pass.append(len(texts["auto"].token_ids) / len(texts["auto"].steps))
             same &= all(text.token_ids == texts["plain"].token_ids for text in texts.values())
         over = {name: list(map(truediv, seconds, taken["auto"])) for name, seconds in taken.items()}
         report[family] = {

@@ -2,30 +2,30 @@
 
     python benchmarks/never_slower.py --data DIR [--target MODEL] [--draft-model MODEL] [--family NAME ...]
 
-Each prompt is decoded in turn plainly, with num_draft_tokens="auto", and with each fixed drafter and number
-of draft tokens. Seconds a token are of all that a call does, the drafter's reading of the prompt too, but
-the target's reading of it; a family's in one round the mean of its prompts', and each ratio the median of
-those of the rounds. `plain`: auto's speed over that of plain decoding in the same mode; `width_1`: over plain
-decoding in passes of width 1, which give up the same bits at every width; `best_fixed`: over the drafter and
-constant number that is fastest for the family, known in hindsight; `match_rule`: over prompt lookup with a
-table of numbers by the length of the match, made by hand; `oracle`: over auto's own drafts, had it known how
-many tokens of each would be accepted (2211.17192, section 3.5); each with its worst and mean over the
-families.
+Each prompt is decoded plainly, with num_draft_tokens="auto", and with each fixed drafter and number of draft
+tokens, all abreast: whichever is furthest behind takes the next step. Seconds a token are of all that a call
+does, the drafter's reading of the prompt too, but the target's reading of it; a family's in one round the
+mean of its prompts', and each ratio the median of those of the rounds. `plain`: auto's speed over that of
+plain decoding in the same mode; `width_1`: over plain decoding in passes of width 1, which give up the same
+bits at every width; `best_fixed`: over the drafter and constant number that is fastest for the family, known
+in hindsight; `match_rule`: over prompt lookup with a table of numbers by the length of the match, made by
+hand; `oracle`: over auto's own drafts, had it known how many tokens of each would be accepted (2211.17192,
+section 3.5); each with its worst and mean over the families.
 Where text is sampled each round has its seed, so that all but a draft model write the same text, as far as
 width 1 has the same bits; and auto goes by costs as they were measured. Prints one JSON object.
 """
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Rows
+from functools import partial
 from operator import truediv
 from pathlib import Path
 from random import Random
 from statistics import mean, median, mode
-from time import perf_counter
 
-from draftwise import generate, load
+from draftwise import load, stream
 from draftwise.control.cost import CostModel
 from draftwise.control.oracle import oracle_seconds
 from draftwise.drafters.base import Drafter
@@ -33,9 +33,9 @@ from draftwise.drafters.draft_model import DraftModel
 from draftwise.drafters.prompt_lookup import PromptLookup
 from draftwise.models.base import LanguageModel
 from draftwise.sampling import SamplingParams
-from draftwise.types import Generation
+from draftwise.types import Step
 from hand_made import Number, by_match_length
-from measuring import Messages, chat, family_prompts, seconds_a_token
+from measuring import Messages, Text, abreast, chat, family_prompts
 
 FAMILIES = (
     "code_editing",
@@ -50,14 +50,14 @@ FAMILIES = (
 RULE = "lookup by match length"
 APART = ("width 1", RULE, "oracle")  # no constant choices
 AGAINST = {"plain": "plain", "width_1": "width 1", "match_rule": RULE, "oracle": "oracle"}
-Decode = Callable[[Messages, float, int], Generation]
+Decode = Callable[[Messages, float, int], Iterator[Step]]
 
 
-def oracle_seconds_a_token(generation: Generation, seconds: float, costs: CostModel) -> float:
-    """The same, had every draft been as long as it was right."""
-    verify = costs.verify(generation.num_prompt_tokens)
-    saved = generation.seconds.total - oracle_seconds(generation.steps, verify)
-    return seconds_a_token(generation, seconds - saved)
+def with_the_oracle(auto: Text, costs: CostModel) -> Text:
+    """Auto's text, had every draft been as long as it was right."""
+    verify = costs.verify(auto.steps[0].num_fed)
+    saved = sum(step.seconds.total for step in auto.steps) - oracle_seconds(auto.steps, verify)
+    return Text(auto.steps, auto.seconds - saved)
 
 
 def random_words(count: int) -> list[Messages]:
@@ -74,7 +74,7 @@ def ways(
     """The ways to decode that are compared, by name."""
 
     def way(drafters: list[Drafter], number: Number, width_invariant: bool = True) -> Decode:
-        return lambda prompt, temperature, seed: generate(
+        return lambda prompt, temperature, seed: stream(
             target,
             prompt,
             drafter=drafters,
@@ -142,17 +142,16 @@ def main() -> None:
     for name in options.family or cases:
         prompts, temperature = cases[name]
         for decode in warming.values():  # what happens only once, the profile too, happens here
-            decode(prompts[0], temperature, 0)
+            list(decode(prompts[0], temperature, 0))
         seconds: dict[str, list[list[float]]] = {way: [[] for _ in prompts] for way in (*compare, "oracle")}
         for turn in range(options.rounds):
             for place, prompt in enumerate(prompts):
-                for way, decode in list(compare.items())[:: 1 if turn % 2 else -1]:
-                    began = perf_counter()
-                    generation = decode(prompt, temperature, turn)
-                    took = perf_counter() - began
-                    seconds[way][place].append(seconds_a_token(generation, took))
-                    if way == "auto":
-                        seconds["oracle"][place].append(oracle_seconds_a_token(generation, took, costs))
+                texts = abreast(
+                    {way: partial(decode, prompt, temperature, turn) for way, decode in compare.items()}
+                )
+                texts["oracle"] = with_the_oracle(texts["auto"], costs)
+                for way, text in texts.items():
+                    seconds[way][place].append(text.seconds_a_token)
         measured[name] = {
             way: [mean(turn) for turn in zip(*each, strict=True)] for way, each in seconds.items()
         }
