@@ -3,6 +3,7 @@
 import pytest
 
 from draftwise.control.base import UpTo
+from draftwise.drafters.draft_lengths import match_confidence
 from draftwise.drafters.input_copy import InputCopy, InputCopyState
 from draftwise.models.tabular import TabularModel
 from draftwise.randomness import Streams
@@ -40,7 +41,7 @@ def test_a_prompt_is_copied_once_the_output_joins_it() -> None:
     assert propose(state, prompt) == ()
     assert state.confidence(0, prompt) == 0
     assert propose(state, [*prompt, 100]) == (101, 102)
-    assert state.confidence(0, [*prompt, 100]) == 0.2
+    assert state.confidence(0, [*prompt, 100]) == match_confidence(1)
     assert propose(state, [*prompt, 100, 101]) == (102, 103, 104, 105)
 
 

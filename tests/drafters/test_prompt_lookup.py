@@ -6,6 +6,7 @@ from typing import overload
 import pytest
 
 from draftwise.control.base import UpTo
+from draftwise.drafters.draft_lengths import match_confidence
 from draftwise.drafters.prompt_lookup import PromptLookup, PromptLookupState
 from draftwise.errors import OptionError
 from draftwise.randomness import Streams
@@ -66,6 +67,54 @@ def test_draft_lengths_are_the_callers() -> None:
     assert drafter.default_num_draft_tokens == 4
     assert propose(opened(drafter), [1, 2, 3, 4, 5, 9, 2]) == ()
     assert propose(opened(drafter), [1, 2, 3, 4, 5, 9, 1, 2]) == (3, 4, 5, 9)
+
+
+class Told:
+    """Allows a number of tokens, and remembers how likely each was said to be."""
+
+    def __init__(self, num_draft_tokens: int) -> None:
+        self.num_draft_tokens = num_draft_tokens
+        self.confidences: list[float | None] = []
+
+    def choose(self, confidences: Sequence[float | None]) -> int | None:
+        raise AssertionError("there is one drafter")
+
+    def allows(self, num_drafted: int, confidence: float | None = None, parent: int | None = None) -> bool:
+        if confidence is not None:
+            self.confidences.append(confidence)
+        return num_drafted < self.num_draft_tokens
+
+
+def told(context: Sequence[int], num_draft_tokens: int) -> list[float | None]:
+    """How likely each token of a draft was said to be, and the first beyond it."""
+    limit = Told(num_draft_tokens)
+    state = opened(PromptLookup())
+    [draft] = state.propose([context], [limit], [Sampler(SamplingParams())], [Streams.seeded(0).drafting])
+    assert len(draft) == num_draft_tokens
+    assert state.confidence(0, context) == limit.confidences[0]
+    return limit.confidences
+
+
+def test_a_token_is_likelier_after_a_longer_match() -> None:
+    text = [1, 2, 3, 4, 5, 6, 7]
+    assert told([*text, 1], 2) == [match_confidence(matched) for matched in (1, 2, 3)]
+    assert told([*text, 1, 2, 3], 2) == [match_confidence(matched) for matched in (3, 4, 5)]
+
+
+def test_a_token_is_likelier_the_more_earlier_occurrences_agree() -> None:
+    """What followed 1, 2 was 3 twice and 9 once; of what followed 1, 2, 3 each time was another."""
+    text = [1, 2, 9, 0, 1, 2, 3, 4, 0, 1, 2, 3, 5, 6, 7]
+    assert told([*text, 1, 2], 2) == [
+        match_confidence(2, 2, 1),
+        match_confidence(3, 1, 1),
+        match_confidence(4, 1, 0),
+    ]
+    assert match_confidence(2, 1, 1) < match_confidence(2, 2, 1) < match_confidence(2, 2, 0)
+
+
+def test_a_copy_that_runs_on_into_itself_is_still_likely() -> None:
+    confidences = told([5, 6] * 4, 12)
+    assert all(confidence and confidence >= match_confidence(5) for confidence in confidences)
 
 
 @pytest.mark.parametrize("draft_lengths", [[], [(0, 1)], [(1, 0)], [(2, 3), (1, 5)], [(2, 3), (2, 5)]])

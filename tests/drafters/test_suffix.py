@@ -10,6 +10,7 @@ from draftwise.control.base import UpTo
 from draftwise.decoding import generate
 from draftwise.drafters.base import DraftState
 from draftwise.drafters.corpus import Corpus
+from draftwise.drafters.draft_lengths import match_confidence
 from draftwise.drafters.recycling import TokenRecycling
 from draftwise.drafters.suffix import Suffix
 from draftwise.errors import ModelError, OptionError, TokenizerMismatchError, UnsupportedError
@@ -59,10 +60,9 @@ def test_what_was_followed_by_anything_is_no_guess() -> None:
     assert propose(opened(), [*varied(80), 7]) == ()
 
 
-def test_confidence_is_the_share_of_the_first_guess() -> None:
-    odds = 2**1.5 / 4  # after a match of two tokens
+def test_confidence_is_that_of_the_first_guess() -> None:
     state = opened()
-    assert state.confidence(0, [1, 2, 3, 1, 2, 3, 1, 2, 4, 1, 2]) == pytest.approx(2 / 3 * odds / (1 + odds))
+    assert state.confidence(0, [1, 2, 3, 1, 2, 3, 1, 2, 4, 1, 2]) == match_confidence(2, 2, 1)
     assert opened().confidence(0, [1, 2, 3]) == 0
 
 

@@ -62,6 +62,35 @@ def test_position_is_the_latest_while_few_suffixes_recur(text: list[int]) -> Non
             assert index.match_end == latest_earlier_end(text[:size], index.match_length)
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 2), min_size=2, max_size=17), st.integers(0, 2))
+def test_what_a_place_went_on_with_is_counted(text: list[int], token_id: int) -> None:
+    """As short a text has no stale counts."""
+    index = SuffixAutomaton()
+    for each in text:
+        index.append(each)
+    length = index.match_length
+    following = [
+        text[start + length]
+        for start in range(len(text) - length)
+        if text[start : start + length] == text[len(text) - length :]
+    ]
+    num_alike = following.count(token_id)
+    assert index.went_on(index.match, token_id) == (num_alike, len(following) - num_alike)
+
+
+def test_of_a_texts_own_end_the_longest_shorter_end_that_went_on_counts() -> None:
+    index = SuffixAutomaton()
+    for token_id in [1, 2, 3, 1, 2]:
+        index.append(token_id)
+    whole = index.root
+    for token_id in [1, 2, 3, 1, 2]:
+        whole = index.follow(whole, token_id)
+    assert whole[1] == 5
+    assert index.went_on(whole, 3) == (1, 0)
+    assert index.went_on(whole, 4) == (0, 1)
+
+
 def test_position_follows_the_latest_repetition() -> None:
     index = SuffixAutomaton()
     for token_id in [1, 2, 3, 9, 1, 2, 4, 9, 1, 2]:

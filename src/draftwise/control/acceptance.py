@@ -1,25 +1,29 @@
 """How likely the next draft token is to be accepted: a drafter's own confidence, calibrated as it goes."""
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence as Rows
-from math import log, log2, prod, sqrt
+from math import exp, exp2, log, log2, prod, sqrt
+from operator import mul
 
-import numpy as np
+# All of it is plain Python, as it runs between passes over the model's weights, which leave nothing in the
+# cache: the first call of anything is what takes the time, and that of an array library the most.
 
 MOST = 32  # the most tokens that are ever drafted, and positions that are told apart
 # Confidences are told apart by their odds, and those by their octave: a match of twice the length is another.
 _LEAST, _GREATEST = -4, 10
-_OCTAVES = np.arange(_LEAST, _GREATEST + 1)
+_OCTAVES = range(_LEAST, _GREATEST + 1)
 _UNKNOWN = len(_OCTAVES)  # the kind of a token of which nothing is known
 _UNKNOWN_OCTAVE = 1.0
 # By how many octaves a drafter may be off, either way, and how likely that is before anything is seen.
-_SHIFTS = np.linspace(-6, 6, 25)
-_BEFORE = np.exp(-0.5 * _SHIFTS**2)
-_BEFORE /= _BEFORE.sum()
-_ACCEPTED = 1 / (1 + 2 ** -(np.array([*_OCTAVES, _UNKNOWN_OCTAVE])[:, None] + _SHIFTS))  # `[kinds, shifts]`
-_OUTCOMES = [list(1 - _ACCEPTED), list(_ACCEPTED)]  # how likely a token is rejected, and accepted
+_SHIFTS = [number / 2 for number in range(-12, 13)]
+_BELL = [exp(-0.5 * shift**2) for shift in _SHIFTS]
+_BEFORE = [height / sum(_BELL) for height in _BELL]
+# How likely a token of each kind is accepted, by the shift; and rejected.
+_ACCEPTED = [
+    [1 / (1 + exp2(-octave - shift)) for shift in _SHIFTS] for octave in (*_OCTAVES, _UNKNOWN_OCTAVE)
+]
+_OUTCOMES = [[[1 - chance for chance in chances] for chances in _ACCEPTED], _ACCEPTED]
 _HAZARD = 0.01  # the chance that the text has become another at a step: what was learnt holds no more
-_ANEW = _HAZARD * _BEFORE
+_ANEW = [_HAZARD * chance for chance in _BEFORE]
 _FORGET = 0.995  # what is left of an observation after each later step
 # Log of how much likelier the shift alone makes what happens, for what kinds learnt to be dropped.
 _DOUBT = 5.0
@@ -44,21 +48,27 @@ class Acceptance:
         self._after_confidence = _Rates(len(_OCTAVES))
         self._shift = _BEFORE
         self._doubt = 0.0  # evidence that what the kinds learnt is of another text
-        self._estimate()
+        self._estimated: dict[int, float] = {}  # what is asked for between steps
+        self._following: dict[int, float] = {}
+        self._chained: list[float] = []
 
     def ahead(self, position: int, confidence: float | None) -> Rows[float]:
         """The probability that the token at a position is accepted, and of each that would follow it."""
         if confidence is None:
-            return self._position_rates[position:]
+            return self._by_positions()[position:]
         kind = _kind(confidence)
-        return [self._confidence_rates[kind], *[self._following_rates[kind]] * (MOST - 1 - position)]
+        if kind not in self._following:
+            # What follows one that was doubtful, and right, is no more doubtful than anything.
+            prior = max(self._rate(kind), self._by_shift(_UNKNOWN))
+            self._following[kind] = self._after_confidence.given(kind, prior)
+        return [self._rate(kind), *[self._following[kind]] * (MOST - 1 - position)]
 
     def hoped(self, position: int) -> Rows[float]:
         """What `ahead` would say without a confidence if each were as high as it may well be.
 
         By one standard deviation, as far as each was seen itself.
         """
-        return self._by_position.hoped(self._position_rates)[position:]
+        return self._by_position.hoped(self._by_positions())[position:]
 
     def observe(
         self,
@@ -77,25 +87,23 @@ class Acceptance:
         Of a position where confidences were known they tell more than what became of the tokens, which is
         mostly luck; that they are calibrated is learnt apart.
         """
-        accepted = range(num_accepted) if path is None else path
-        position_after = {node: position for position, node in enumerate((-1, *accepted))}
-        parents = range(-1, len(confidences) - 1) if parents is None else parents[: len(confidences)]
-        tried = [node for node, parent in enumerate(parents) if parent in position_after]
-        positions = [position_after[parents[node]] for node in tried]
-        kinds = [_kind(confidences[node]) for node in tried]
-        outcomes = [node in position_after for node in tried]
-        likely = self._learn_shift(kinds, outcomes)
-        self._forget(likely / self._likelihood(kinds, positions, outcomes))
-        share = Counter(kinds)
-        # By position, how likely one of its tokens was to be accepted.
-        told: defaultdict[int, float] = defaultdict(float)
-        for position, kind in zip(positions, kinds, strict=True):
+        tried = _tried(len(confidences), num_accepted, parents, path)
+        kinds = [_kind(confidences[node]) for node, _, _ in tried]
+        rates = [
+            self._by_positions()[position] if kind == _UNKNOWN else self._rate(kind)
+            for kind, (_, position, _) in zip(kinds, tried, strict=True)
+        ]
+        outcomes = [right for _, _, right in tried]
+        likelihood = prod([rate if right else 1 - rate for rate, right in zip(rates, outcomes, strict=True)])
+        self._forget(self._learn_shift(kinds, outcomes) / likelihood)
+        told: dict[int, float] = {}  # by position, how likely one of its tokens was to be accepted
+        for kind, rate, (_, position, _) in zip(kinds, rates, tried, strict=True):
             if kind != _UNKNOWN:
-                told[position] += self._confidence_rates[kind]
+                told[position] = told.get(position, 0.0) + rate
         reached, before = -1, _UNKNOWN
-        for position, kind, right in zip(positions, kinds, outcomes, strict=True):
+        for kind, (_, position, right) in zip(kinds, tried, strict=True):
             # Tokens of one kind in one draft fare alike: they tell less than as many of several drafts.
-            weight = share[kind] ** -0.5
+            weight = kinds.count(kind) ** -0.5
             if kind != _UNKNOWN:
                 self._by_confidence.observe(kind, right, weight)
             if position > reached:  # the first of the position; any of them may have gone on
@@ -108,28 +116,22 @@ class Acceptance:
                     self._after_confidence.observe(before, went_on, weight)
                 reached = position
             before = kind if right else before
-        if refused is not None and position_after.get(refused[0]) == num_accepted > reached:
+        last = path[-1] if path else num_accepted - 1
+        if refused is not None and refused[0] == last and num_accepted > reached:
             self._by_position.observe(num_accepted, refused[1], _TOLD_WEIGHT)
             if before != _UNKNOWN:
                 self._after_confidence.observe(before, refused[1])
-        self._estimate()
+        self._estimated, self._following, self._chained = {}, {}, []
 
     def _learn_shift(self, kinds: Rows[int], outcomes: Rows[bool]) -> float:
         """Weigh the shifts by how well they foretold a draft; return how likely they said it was."""
-        likely = _ANEW + (1 - _HAZARD) * self._shift
+        kept = 1 - _HAZARD
+        likely = [anew + kept * chance for anew, chance in zip(_ANEW, self._shift, strict=True)]
         for kind, right in zip(kinds, outcomes, strict=True):
-            likely *= _OUTCOMES[right][kind]
-        total = float(likely.sum())
-        self._shift = likely / total
+            likely = list(map(mul, likely, _OUTCOMES[right][kind]))
+        total = sum(likely)
+        self._shift = [chance / total for chance in likely]
         return total
-
-    def _likelihood(self, kinds: Rows[int], positions: Rows[int], outcomes: Rows[bool]) -> float:
-        """How likely a draft was, by all that was learnt."""
-        rates = [
-            self._position_rates[position] if kind == _UNKNOWN else self._confidence_rates[kind]
-            for kind, position in zip(kinds, positions, strict=True)
-        ]
-        return prod(rate if right else 1 - rate for rate, right in zip(rates, outcomes, strict=True))
 
     def _forget(self, evidence: float) -> None:
         """Forget slowly; and at once what kinds learnt where it has come to mislead (Page's test, 1954)."""
@@ -139,16 +141,20 @@ class Acceptance:
         for rates in (self._by_position, self._by_confidence, self._after_confidence):
             rates.forget(0.0 if misled else _FORGET)
 
-    def _estimate(self) -> None:
-        *by_confidence, self._unknown = (_ACCEPTED @ self._shift).tolist()
-        self._confidence_rates = self._by_confidence.given(by_confidence)
-        self._following_rates = self._after_confidence.given(self._confidence_rates)
-        self._chained: list[float] = []  # until asked for
+    def _rate(self, kind: int) -> float:
+        """How likely a token is accepted whose confidence is of this kind."""
+        if kind not in self._estimated:
+            self._estimated[kind] = self._by_confidence.given(kind, self._by_shift(kind))
+        return self._estimated[kind]
 
-    @property
-    def _position_rates(self) -> list[float]:
-        self._chained = self._chained or self._by_position.chained(self._unknown)
+    def _by_positions(self) -> list[float]:
+        """How likely a token is accepted at each position, where nothing else is known of it."""
+        self._chained = self._chained or self._by_position.chained(self._by_shift(_UNKNOWN))
         return self._chained
+
+    def _by_shift(self, kind: int) -> float:
+        """What the shift alone says of a kind."""
+        return sum(chance * likely for chance, likely in zip(_ACCEPTED[kind], self._shift, strict=True))
 
 
 class _Rates:
@@ -172,13 +178,10 @@ class _Rates:
         self._accepted[kind] += weight * accepted / self._unit
         self._tried[kind] += weight / self._unit
 
-    def given(self, priors: Rows[float]) -> list[float]:
-        """The rates; a kind that was hardly seen of late has about that of its prior."""
-        unit = self._unit
-        return [
-            (unit * accepted + _PRIOR_WEIGHT * prior) / (unit * tried + _PRIOR_WEIGHT)
-            for accepted, tried, prior in zip(self._accepted, self._tried, priors, strict=True)
-        ]
+    def given(self, kind: int, prior: float) -> float:
+        """The rate of a kind; one that was hardly seen of late has about that of its prior."""
+        accepted, tried = self._unit * self._accepted[kind], self._unit * self._tried[kind]
+        return (accepted + _PRIOR_WEIGHT * prior) / (tried + _PRIOR_WEIGHT)
 
     def chained(self, prior: float) -> list[float]:
         """The rates, where each kind is the prior of the next."""
@@ -194,6 +197,21 @@ class _Rates:
             min(1.0, rate + sqrt(rate * (1 - rate) / (self._unit * tried + 1)))
             for rate, tried in zip(rates, self._tried, strict=True)
         ]
+
+
+def _tried(
+    num_drafted: int, num_accepted: int, parents: Rows[int] | None, path: Rows[int] | None
+) -> list[tuple[int, int, bool]]:
+    """The guesses that follow the text or an accepted one: index, position, and whether each was right."""
+    if parents is None:
+        return [(node, node, node < num_accepted) for node in range(min(num_drafted, num_accepted + 1))]
+    accepted = range(num_accepted) if path is None else path
+    position_after = {node: position for position, node in enumerate((-1, *accepted))}
+    return [
+        (node, position_after[parent], node in position_after)
+        for node, parent in enumerate(parents[:num_drafted])
+        if parent in position_after
+    ]
 
 
 def _kind(confidence: float | None) -> int:

@@ -38,7 +38,12 @@ class DraftLengths:
         return self._lengths[bisect(self._matches, match_length)]
 
 
-def match_confidence(match_length: int) -> float:
-    """How likely the copy goes on after a match: odds of m^1.5 / 4, up to 8, as counted over real texts."""
-    odds = min(match_length**1.5 / 4, 8.0)
-    return float(odds / (1 + odds))
+def match_confidence(match_length: int, num_alike: int = 1, num_other: int = 0) -> float:
+    """How likely a copy is right after a match of m tokens: odds of m / 2.5 * a / (o + 1).
+
+    Of the earlier occurrences of what matches, a (`num_alike`) went on as the copy does and o otherwise.
+    Single tokens of real texts go on rather by m^1.25; but a draft stakes on all of its tokens at once, and
+    texts differ in how far they copy.
+    """
+    odds = match_length / 2.5 * num_alike / (num_other + 1)
+    return odds / (1 + odds)

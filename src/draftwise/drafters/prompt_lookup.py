@@ -1,7 +1,7 @@
 """Guess that the text repeats itself: copy what followed the longest end of it that occurred before."""
 
-from collections.abc import Sequence
-from itertools import cycle, islice, takewhile
+from collections.abc import Iterator, Sequence
+from itertools import count, islice, takewhile
 
 from draftwise.control.base import Limit
 from draftwise.drafters.draft_lengths import DRAFT_LENGTHS, DraftLengths, match_confidence
@@ -48,7 +48,9 @@ class PromptLookupState:
 
     def confidence(self, row: int, context: Sequence[int]) -> float:
         index = self._read(row, context)
-        return match_confidence(index.match_length) if self._draft_lengths.after(index.match_length) else 0.0
+        if not self._draft_lengths.after(index.match_length):
+            return 0.0
+        return next(self._copy(row, context))[1]
 
     def propose(
         self,
@@ -70,20 +72,21 @@ class PromptLookupState:
 
     def _guess(self, row: int, context: Sequence[int], limit: Limit) -> Draft:
         index = self._read(row, context)
-        most = self._draft_lengths.after(index.match_length)
-        allowed = takewhile(lambda i: limit.allows(i, match_confidence(index.match_length + i)), range(most))
-        length = sum(1 for _ in allowed)
-        copied = self._text(row, context, index.match_end, index.match_end + length)
-        # A copy that reaches the end of the text goes on with what it has just written: the text is periodic.
-        return Draft(tuple(islice(cycle(copied), length)))
+        copy = islice(self._copy(row, context), self._draft_lengths.after(index.match_length))
+        allowed = takewhile(lambda at: limit.allows(at[0], at[1][1]), enumerate(copy))
+        return Draft(tuple(token_id for _, (token_id, _) in allowed))
 
-    def _text(self, row: int, context: Sequence[int], start: int, end: int) -> list[int]:
-        """A part of the row's text: the source and then the context."""
-        source = self._sources[row]
-        return [
-            *source[start:end],
-            *context[max(0, start - len(source)) : max(0, end - len(source))],
-        ]
+    def _copy(self, row: int, context: Sequence[int]) -> Iterator[tuple[int, float]]:
+        """What followed the match, each token and how likely it is right if those before it are."""
+        index, source = self._indexes[row], self._sources[row]
+        place, at = index.match, index.match_end
+        # A copy that reaches the end of the text goes on with what it has just written: the text is periodic.
+        period = len(index) - at
+        for number in count():
+            position = at + number % period - len(source)
+            token_id = context[position] if position >= 0 else source[position]
+            yield token_id, match_confidence(place[1], *index.went_on(place, token_id))
+            place = index.follow(place, token_id)
 
     def observe(self, step: Step) -> None:
         """Nothing to learn: the text itself says what was emitted."""

@@ -117,7 +117,7 @@ class SuffixState:
             return []
         total = sum(count for count, _, _ in following)
         return [
-            (match_confidence(place[1]) * count / total, token_id, index.follow(place, token_id))
+            (match_confidence(place[1], count, total - count), token_id, index.follow(place, token_id))
             for count, _, token_id in nlargest(self._drafter.branching, following)
             if 0 <= token_id < self._vocab_size
         ]

@@ -92,6 +92,22 @@ class SuffixAutomaton:
         ahead = {self._token[state]: self._next[state], **branches}
         return [(self._count[next_], self._end[next_], token_id) for token_id, next_ in ahead.items()]
 
+    def went_on(self, place: Place, token_id: int) -> tuple[int, int]:
+        """How often the text of a place went on with a token, and with another one; of this text's own end,
+        the longest shorter end of it that went on.
+        """
+        state, _ = self._settled(place)
+        while self._token[state] == _NONE and state != _ROOT:
+            state = self._link[state]
+        if self._token[state] == _NONE:  # the empty text
+            return 0, 0
+        ahead = self._follow(state, token_id)
+        num_alike = 0 if ahead == _NONE else self._count[ahead]
+        num_other = self._count[self._next[state]] - num_alike
+        for next_ in self._branches.get(state, {}).values():
+            num_other += self._count[next_]
+        return num_alike, num_other
+
     def shorten(self, place: Place) -> Place:
         """The longest shorter end of a place's text that occurs elsewhere too."""
         state = max(self._link[self._settled(place)[0]], _ROOT)
