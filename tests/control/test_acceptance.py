@@ -21,6 +21,14 @@ def test_at_first_a_confidence_is_believed() -> None:
         assert Acceptance().ahead(0, confidence)[0] == pytest.approx(confidence, abs=0.06)
 
 
+def test_what_follows_a_doubtful_token_is_no_more_doubtful_than_anything() -> None:
+    unknown = Acceptance().ahead(0, None)[0]
+    for confidence in (0.05, 0.3):
+        assert Acceptance().ahead(0, confidence)[1] == pytest.approx(unknown)
+    sure, follows, *_ = Acceptance().ahead(0, 0.95)
+    assert follows == sure > unknown
+
+
 @pytest.mark.parametrize(("said", "chance"), [(0.9, 0.5), (0.5, 0.9), (0.8, 0.8)])
 def test_a_confidence_comes_to_mean_what_happens(said: float, chance: float) -> None:
     acceptance = Acceptance()
