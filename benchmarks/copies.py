@@ -2,10 +2,10 @@
 
     python benchmarks/copies.py --data DIR [--target MODEL] [--prompts 4] [--max-new-tokens 128]
 
-Counted over answers to prompts of several families, token by token: whether the token comes next that followed
-the latest earlier occurrence of the longest matching end. `once`: there was one occurrence; `agreed`: all of
-several went on alike; `differed`: they did not. `foretold`: the mean of what the confidence says, before it
-is calibrated to a text. Prints one JSON object.
+Counted over answers to prompts of several families, token by token: whether the token comes next that
+followed the latest earlier occurrence of the longest matching end. `once`: there was one occurrence;
+`agreed`: all of several went on alike; `differed`: they did not. `foretold`: the mean of what the confidence
+says, before it is calibrated to a text. Prints one JSON object.
 """
 
 import argparse
