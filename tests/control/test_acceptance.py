@@ -29,6 +29,13 @@ def test_what_follows_a_doubtful_token_is_no_more_doubtful_than_anything() -> No
     assert follows == sure > unknown
 
 
+def test_what_follows_is_learnt_after_it_was_asked_for() -> None:
+    acceptance = Acceptance()
+    before = acceptance.ahead(0, 0.5)[1]
+    learn(acceptance, [1.0, 0.0], [0.5, 0.9], 40, seed=0)
+    assert acceptance.ahead(0, 0.5)[1] < before - 0.2
+
+
 @pytest.mark.parametrize(("said", "chance"), [(0.9, 0.5), (0.5, 0.9), (0.8, 0.8)])
 def test_a_confidence_comes_to_mean_what_happens(said: float, chance: float) -> None:
     acceptance = Acceptance()
